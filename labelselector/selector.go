@@ -1,0 +1,62 @@
+package labelselector
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Selector is a compiled label selector. It is immutable and safe for concurrent use.
+// The zero value matches nothing.
+type Selector struct {
+	compiled labels.Selector
+}
+
+// Compile validates s and compiles it. As everywhere in Kubernetes, a nil selector matches nothing
+// and an empty one everything. The error names the key, operator or value that is at fault.
+func Compile(s *metav1.LabelSelector) (Selector, error) {
+	compiled, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return Selector{}, fmt.Errorf("compiling label selector: %w", err)
+	}
+	return Selector{compiled: compiled}, nil
+}
+
+// Matches reports whether the selector matches the labels.
+func (s Selector) Matches(l labels.Labels) bool {
+	return s.compiled != nil && s.compiled.Matches(l)
+}
+
+// String returns the selector in the notation of kubectl's --selector flag.
+func (s Selector) String() string {
+	if s.compiled == nil {
+		return labels.Nothing().String()
+	}
+	return s.compiled.String()
+}
+
+// pair is one label: a key with its value.
+type pair struct{ key, value string }
+
+// alternatives returns, for each requirement that only labels with certain values can meet, those
+// labels: a label set that the selector matches holds exactly one pair of each alternative.
+// selectable is false if the selector matches nothing at all.
+func (s Selector) alternatives() (alternatives [][]pair, selectable bool) {
+	if s.compiled == nil {
+		return nil, false
+	}
+	requirements, selectable := s.compiled.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			var pairs []pair
+			for value := range r.Values() {
+				pairs = append(pairs, pair{r.Key(), value})
+			}
+			alternatives = append(alternatives, pairs)
+		}
+	}
+	return alternatives, selectable
+}

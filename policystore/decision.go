@@ -1,0 +1,114 @@
+package policystore
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Group is one of the two groups into which a policy divides the nodes.
+type Group uint8
+
+const (
+	// NoGroup is the group of a pod that is not placed, or whose node is not known.
+	NoGroup Group = iota
+	// Target is the group of nodes that a policy's target size speaks of.
+	Target
+	// Other is the group of all other nodes.
+	Other
+)
+
+// String returns "target", "other" or "none".
+func (g Group) String() string {
+	switch g {
+	case Target:
+		return "target"
+	case Other:
+		return "other"
+	default:
+		return "none"
+	}
+}
+
+// Decision says where a pod may go and where it should go, by the policy that governs it. It is a value: it stays as it
+// is when the store moves on.
+type Decision struct {
+	// Policy is the policy that governs the pod.
+	Policy types.NamespacedName
+	// Qualifying is how many pods of the cohort qualify, the pod itself included.
+	Qualifying int
+	// Size is N, the size of the cohort that Target is a part of: Qualifying, or the size that the
+	// cohort's workload wants if that is larger.
+	Size int
+	// Target is T(Size): how many pods of the cohort belong in the target group.
+	Target int
+	// Managed and Other are how many pods of the cohort are placed in the target group and in the
+	// other group. The pod itself does not count.
+	Managed, Other int
+	// Preferred is the group in which the pod keeps the ratio of what is placed exact.
+	Preferred Group
+
+	spec *compiledPolicy
+}
+
+// decide is the decision for one pod more, beside the managed and other ones that are placed.
+func decide(spec *compiledPolicy, qualifying, size, managed, other int) Decision {
+	d := Decision{
+		Policy:     spec.NamespacedName,
+		Qualifying: qualifying,
+		Size:       size,
+		Target:     spec.target(size),
+		Managed:    managed,
+		Other:      other,
+		Preferred:  Other,
+		spec:       spec,
+	}
+	if managed < spec.target(managed+other+1) {
+		d.Preferred = Target
+	}
+	return d
+}
+
+// EnforcementMode returns the mode of the policy.
+func (d Decision) EnforcementMode() EnforcementMode { return d.spec.EnforcementMode }
+
+// GroupOf returns the group that a node with these labels is in: Target or Other.
+func (d Decision) GroupOf(nodeLabels map[string]string) Group {
+	return d.spec.groupOf(labels.Set(nodeLabels))
+}
+
+// Allows reports whether the pod may go to the group. BestEffort allows both. Strict allows a group while it holds fewer
+// pods than are meant for it; at least one group always does, so that a policy alone never blocks a pod.
+func (d Decision) Allows(g Group) bool {
+	return d.spec.EnforcementMode == BestEffort || d.placed(g) < d.Quota(g)
+}
+
+// Quota returns how many of the cohort's Size pods are meant for the group.
+func (d Decision) Quota(g Group) int {
+	if g == Target {
+		return d.Target
+	}
+	return d.Size - d.Target
+}
+
+func (d Decision) placed(g Group) int {
+	if g == Target {
+		return d.Managed
+	}
+	return d.Other
+}
+
+// Reason says in words why the group is full or, if it is not, how full it is.
+func (d Decision) Reason(g Group) string {
+	state := "open"
+	if d.placed(g) >= d.Quota(g) {
+		state = "full"
+	}
+	wanted := ""
+	if d.Size > d.Qualifying {
+		wanted = fmt.Sprintf(" of %d wanted", d.Size)
+	}
+	return fmt.Sprintf("placement policy %s: %s group %s (%d of %d pods; %d%s qualify)",
+		d.Policy, g, state, d.placed(g), d.Quota(g), d.Qualifying, wanted)
+}

@@ -112,3 +112,12 @@ func (d Decision) Reason(g Group) string {
 	return fmt.Sprintf("placement policy %s: %s group %s (%d of %d pods; %d%s qualify)",
 		d.Policy, g, state, d.placed(g), d.Quota(g), d.Qualifying, wanted)
 }
+
+// QuotaError is the error of [Store.AssumePod] when a Strict policy lets no more pods into the node's group. The message
+// is the decision's reason.
+type QuotaError struct {
+	Decision Decision
+	Group    Group
+}
+
+func (e *QuotaError) Error() string { return e.Decision.Reason(e.Group) }

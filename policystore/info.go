@@ -1,0 +1,59 @@
+package policystore
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PolicyInfo is what the store knows of a policy at one moment.
+type PolicyInfo struct {
+	// Policy is the policy with its defaults applied; if Err is set, only its name.
+	Policy Policy
+	// Err says why the policy is invalid and therefore governs nothing. Nil if it is valid.
+	Err error
+	// Cohorts are the cohorts with at least one qualifying pod, in the order of their labels.
+	Cohorts []Cohort
+}
+
+// Cohort is the pods that a policy governs and that agree on its MatchLabelKeys.
+type Cohort struct {
+	// Labels are the labels that the pods agree on: those of the MatchLabelKeys that they have.
+	Labels map[string]string
+	// Qualifying is how many pods count: the active ones, pending or placed.
+	Qualifying int
+	// Size is what the target is a part of: Qualifying, or what the cohort's workload wants if that is more.
+	Size int
+	// Target is how many pods belong in the target group.
+	Target int
+	// Managed and Other are how many are placed in the target group and in the other group. The rest are pending, or
+	// on a node that is not known.
+	Managed, Other int
+	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the
+	// numbers they are live: they go on with the store.
+	QualifyingPods, ManagedPods SetReader[types.UID]
+}
+
+func (p *policy) info() PolicyInfo {
+	info := PolicyInfo{Err: p.err, Policy: Policy{NamespacedName: p.key}}
+	if p.spec == nil {
+		return info
+	}
+	info.Policy = p.spec.Policy
+	for _, key := range slices.Sorted(maps.Keys(p.cohorts)) {
+		c := p.cohorts[key]
+		size := c.size()
+		info.Cohorts = append(info.Cohorts, Cohort{
+			Labels:         c.labels.toMap(),
+			Qualifying:     c.qualifying.Len(),
+			Size:           size,
+			Target:         p.spec.target(size),
+			Managed:        c.managed.Len(),
+			Other:          c.other,
+			QualifyingPods: &c.qualifying,
+			ManagedPods:    &c.managed,
+		})
+	}
+	return info
+}

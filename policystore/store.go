@@ -1,0 +1,187 @@
+package policystore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Store tracks policies, nodes and pods, and decides where pods go. All methods are safe for concurrent use; none blocks
+// for anything but the store's own lock. Objects that are passed in are read, never changed or kept.
+type Store struct {
+	// mu guards state. While it is held nothing is called that takes another lock but those of the cohorts' sets.
+	mu    sync.RWMutex
+	state *state
+
+	subscribersMu sync.RWMutex // guards the two below
+	subscribers   map[int]func(types.NamespacedName)
+	nextID        int
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{state: newState(), subscribers: map[int]func(types.NamespacedName){}}
+}
+
+// Subscribe arranges for changed to be called with the key of a policy each time that its spec, its cohorts or their
+// counts have changed; also when it was set or removed. It is called after the change, by whoever made it and without
+// the store's lock, perhaps by several at once: so it must be quick and safe for concurrent use, and may read the store.
+// The returned function ends the subscription; a call under way may still end after it.
+func (s *Store) Subscribe(changed func(policy types.NamespacedName)) (cancel func()) {
+	s.subscribersMu.Lock()
+	defer s.subscribersMu.Unlock()
+	id := s.nextID
+	s.nextID++
+	s.subscribers[id] = changed
+	return func() {
+		s.subscribersMu.Lock()
+		defer s.subscribersMu.Unlock()
+		delete(s.subscribers, id)
+	}
+}
+
+// update runs one operation under the lock and tells the subscribers what it changed.
+func (s *Store) update(operation func(*state)) {
+	for _, key := range s.apply(operation) {
+		s.subscribersMu.RLock()
+		subscribers := slices.Collect(maps.Values(s.subscribers))
+		s.subscribersMu.RUnlock()
+		for _, changed := range subscribers {
+			changed(key)
+		}
+	}
+}
+
+// apply runs one operation under the lock and returns the policies that it changed.
+func (s *Store) apply(operation func(*state)) []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	operation(s.state)
+	touched := s.state.touched
+	s.state.touched = nil
+	return touched
+}
+
+// has reports, without keeping other readers out, whether an event tells nothing new: most events of a cluster do not.
+func (s *Store) has(known func(*state) bool) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return known(s.state)
+}
+
+// SetPolicy adds a policy or replaces the one of the same name. Counts follow at once; pods that are placed stay where
+// they are. If the policy is invalid, the error says why (see [Policy.Validate]), and the policy governs nothing until
+// a valid one is set.
+func (s *Store) SetPolicy(p Policy) error {
+	spec, err := compile(p)
+	s.update(func(st *state) { st.setPolicy(p.NamespacedName, spec, err) })
+	return err
+}
+
+// RejectPolicy notes a policy that is there but cannot even be read: it governs nothing until SetPolicy sets a valid
+// one, and [PolicyInfo] tells the reason.
+func (s *Store) RejectPolicy(key types.NamespacedName, reason error) {
+	s.update(func(st *state) { st.setPolicy(key, nil, reason) })
+}
+
+// RemovePolicy removes a policy. It does nothing if the policy is not there.
+func (s *Store) RemovePolicy(key types.NamespacedName) {
+	s.update(func(st *state) { st.removePolicy(key) })
+}
+
+// AddNode makes a node known: the pods on it count from now on, also those that were there before.
+func (s *Store) AddNode(node *v1.Node) {
+	if !s.has(func(st *state) bool { return st.hasNode(node) }) {
+		s.update(func(st *state) { st.setNode(node.Name, node.Labels) })
+	}
+}
+
+// UpdateNode follows a node's labels: the pods on it change group with them.
+func (s *Store) UpdateNode(node *v1.Node) { s.AddNode(node) }
+
+// RemoveNode forgets a node: the pods on it are in no group until it is added again.
+func (s *Store) RemoveNode(node *v1.Node) {
+	s.update(func(st *state) { st.removeNode(node.Name) })
+}
+
+// SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants. The size
+// of a cohort is at least that, if the workload controls all of the cohort's pods.
+func (s *Store) SetWorkloadSize(uid types.UID, size int) {
+	size = max(0, size)
+	if !s.has(func(st *state) bool { return st.hasWorkloadSize(uid, size) }) {
+		s.update(func(st *state) { st.setWorkloadSize(uid, size) })
+	}
+}
+
+// RemoveWorkload forgets a workload's size.
+func (s *Store) RemoveWorkload(uid types.UID) {
+	s.update(func(st *state) { st.setWorkloadSize(uid, -1) })
+}
+
+// AddPod takes in a pod as the API server shows it. A pod is known by its UID; one without UID, as in unit tests, by its
+// name.
+func (s *Store) AddPod(pod *v1.Pod) {
+	if !s.has(func(st *state) bool { return st.hasPod(pod) }) {
+		s.update(func(st *state) { st.observePod(pod) })
+	}
+}
+
+// UpdatePod takes in a change of a pod. The old object may be nil, or older than the last one that the store saw; if it is
+// another pod of the same name, that one is removed. An update that shows no node does not undo a reservation.
+func (s *Store) UpdatePod(old, pod *v1.Pod) {
+	if old != nil && uidOf(old) != uidOf(pod) {
+		s.RemovePod(old)
+	}
+	s.AddPod(pod)
+}
+
+// RemovePod forgets a pod and, with it, a reservation that it may still have.
+func (s *Store) RemovePod(pod *v1.Pod) {
+	s.update(func(st *state) { st.removePod(uidOf(pod)) })
+}
+
+// AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until the
+// API server shows the pod bound or gone. It may be called before AddPod, and again for another node. If the pod's policy is
+// Strict and the node's group holds all the pods that it is meant for, the error is a [*QuotaError] and nothing changes;
+// check and reservation are one step, so that of two pods only one gets the last place.
+func (s *Store) AssumePod(pod *v1.Pod, nodeName string) (err error) {
+	s.update(func(st *state) { err = st.assumePod(pod, nodeName) })
+	return err
+}
+
+// ForgetPod ends a pod's reservation, if it has one. A pod that is bound stays counted.
+func (s *Store) ForgetPod(pod *v1.Pod) {
+	s.update(func(st *state) { st.forgetPod(uidOf(pod)) })
+}
+
+// Decide says where the pod may and should go, and whether a policy governs it at all. A pod that is tracked is judged by
+// what its events have shown, another by the given object, as if it were active and qualified already.
+func (s *Store) Decide(pod *v1.Pod) (d Decision, governed bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.decide(pod)
+}
+
+// Policy returns what the store knows of a policy, and whether it is there.
+func (s *Store) Policy(key types.NamespacedName) (info PolicyInfo, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	pol := s.state.policies[key]
+	if pol == nil {
+		return PolicyInfo{}, false
+	}
+	return pol.info(), true
+}
+
+// Policies returns the keys of all policies, valid or not, in order.
+func (s *Store) Policies() []types.NamespacedName {
+	s.mu.RLock()
+	keys := slices.Collect(maps.Keys(s.state.policies))
+	s.mu.RUnlock()
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return keys
+}

@@ -44,30 +44,42 @@ type Decision struct {
 	// Target is T(Size): how many pods of the cohort belong in the target group.
 	Target int
 	// Managed and Other are how many pods of the cohort are placed in the target group and in the
-	// other group. The pod itself does not count.
+	// other group, or hold a place there as nominated pods. The pod itself does not count.
 	Managed, Other int
 	// Preferred is the group in which the pod keeps the ratio of what is placed exact.
 	Preferred Group
 
-	spec *compiledPolicy
+	spec     *compiledPolicy
+	cohort   *cohort // only to tell whether another pod is of the same; nil if the pod is the first
+	priority int32
+	// added and removed are the pods that are counted, or not counted, other than the store has them. They are never
+	// changed in place, since copies share them.
+	added, removed []placement
 }
 
-// decide is the decision for one pod more, beside the managed and other ones that are placed.
-func decide(spec *compiledPolicy, qualifying, size, managed, other int) Decision {
-	d := Decision{
-		Policy:     spec.NamespacedName,
-		Qualifying: qualifying,
-		Size:       size,
-		Target:     spec.target(size),
-		Managed:    managed,
-		Other:      other,
-		Preferred:  Other,
-		spec:       spec,
+// placement is a pod in a group.
+type placement struct {
+	uid   types.UID
+	group Group
+}
+
+// count adds n pods to the group.
+func (d *Decision) count(g Group, n int) {
+	switch g {
+	case Target:
+		d.Managed += n
+	case Other:
+		d.Other += n
 	}
-	if managed < spec.target(managed+other+1) {
+}
+
+// conclude sets what follows from the counts.
+func (d *Decision) conclude() {
+	d.Target = d.spec.target(d.Size)
+	d.Preferred = Other
+	if d.Managed < d.spec.target(d.Managed+d.Other+1) {
 		d.Preferred = Target
 	}
-	return d
 }
 
 // EnforcementMode returns the mode of the policy.

@@ -18,6 +18,8 @@ type state struct {
 	nodes      map[string]*node
 	workloads  map[types.UID]*workload
 	pods       map[types.UID]*pod
+	// nominated has the nominated node of the pods that have one: few, and for a short time.
+	nominated map[*pod]string
 
 	// touched collects the policies whose counts or spec the current operation changes.
 	touched []types.NamespacedName
@@ -30,6 +32,7 @@ func newState() *state {
 		nodes:      map[string]*node{},
 		workloads:  map[types.UID]*workload{},
 		pods:       map[types.UID]*pod{},
+		nominated:  map[*pod]string{},
 	}
 }
 
@@ -79,7 +82,16 @@ type cohort struct {
 	qualifying Set[types.UID]
 	managed    Set[types.UID]
 	other      int
-	workloads  map[*workload]int // of the qualifying pods, with their number; nil stands for none
+	// placed tells of how many placed pods each group consists, by their priority.
+	placed map[groupPriority]int
+	// nominated are the qualifying pods that have a nominated node.
+	nominated map[*pod]struct{}
+	workloads map[*workload]int // of the qualifying pods, with their number; nil stands for none
+}
+
+type groupPriority struct {
+	group    Group
+	priority int32
 }
 
 // node is a node that was added, or one that pods name.
@@ -101,6 +113,7 @@ type workload struct {
 // pod is what is known of a pod, and what it contributes.
 type pod struct {
 	uid      types.UID
+	priority int32
 	labelSet *labelSet
 	workload *workload // nil if nothing controls the pod
 
@@ -119,13 +132,18 @@ type pod struct {
 
 // podFacts is what the store reads from a pod object.
 type podFacts struct {
-	active   bool
-	nodeName string
-	workload types.UID
+	active    bool
+	nodeName  string
+	nominated string
+	priority  int32
+	workload  types.UID
 }
 
 func factsOf(obj *v1.Pod) podFacts {
-	f := podFacts{active: active(obj), nodeName: obj.Spec.NodeName}
+	f := podFacts{active: active(obj), nodeName: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	if obj.Spec.Priority != nil {
+		f.priority = *obj.Spec.Priority
+	}
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		f.workload = owner.UID
 	}
@@ -147,8 +165,8 @@ func (s *state) hasPod(obj *v1.Pod) bool {
 		return false
 	}
 	f := factsOf(obj)
-	return p.seen && p.active == f.active && nameOf(p.observed) == f.nodeName && p.workload.id() == f.workload &&
-		p.labelSet.labels.equal(obj.Labels)
+	return p.seen && p.active == f.active && nameOf(p.observed) == f.nodeName && s.nominated[p] == f.nominated &&
+		p.priority == f.priority && p.workload.id() == f.workload && p.labelSet.labels.equal(obj.Labels)
 }
 
 func (s *state) observePod(obj *v1.Pod) {
@@ -160,9 +178,11 @@ func (s *state) observePod(obj *v1.Pod) {
 	if !p.labelSet.labels.equal(obj.Labels) {
 		s.setLabelSet(p, s.labelSetFor(obj))
 	}
-	if p.workload.id() != f.workload {
-		s.leaveCohort(p)
+	if p.workload.id() != f.workload || p.priority != f.priority || s.nominated[p] != f.nominated {
+		s.leaveCohort(p) // which counts the pod by these
 		s.setWorkload(p, f.workload)
+		s.setNominated(p, f.nominated)
+		p.priority = f.priority
 	}
 	p.seen = true
 	p.active = f.active
@@ -176,10 +196,11 @@ func (s *state) observePod(obj *v1.Pod) {
 // addPod makes the record of a pod that is not tracked yet.
 func (s *state) addPod(obj *v1.Pod) *pod {
 	f := factsOf(obj)
-	p := &pod{uid: uidOf(obj), active: f.active}
+	p := &pod{uid: uidOf(obj), active: f.active, priority: f.priority}
 	s.pods[p.uid] = p
 	s.setLabelSet(p, s.labelSetFor(obj))
 	s.setWorkload(p, f.workload)
+	s.setNominated(p, f.nominated)
 	return p
 }
 
@@ -191,6 +212,7 @@ func (s *state) removePod(uid types.UID) {
 	p.active, p.observed, p.reserved = false, nil, nil
 	s.settle(p)
 	s.setWorkload(p, "")
+	s.setNominated(p, "")
 	s.setLabelSet(p, nil)
 	delete(s.pods, uid)
 }
@@ -274,6 +296,9 @@ func (s *state) enterCohort(p *pod, c *cohort) {
 	if p.workload != nil {
 		p.workload.cohorts[c] = struct{}{}
 	}
+	if s.nominated[p] != "" {
+		c.nominated[p] = struct{}{}
+	}
 }
 
 func (s *state) leaveCohort(p *pod) {
@@ -284,6 +309,7 @@ func (s *state) leaveCohort(p *pod) {
 	p.setGroup(NoGroup)
 	p.cohort = nil
 	c.qualifying.Delete(p.uid)
+	delete(c.nominated, p)
 	if c.workloads[p.workload]--; c.workloads[p.workload] == 0 {
 		delete(c.workloads, p.workload)
 		if p.workload != nil {
@@ -298,18 +324,28 @@ func (s *state) leaveCohort(p *pod) {
 
 // setGroup counts the pod in the group, within its cohort.
 func (p *pod) setGroup(g Group) {
+	c := p.cohort
 	switch p.group {
 	case Target:
-		p.cohort.managed.Delete(p.uid)
+		c.managed.Delete(p.uid)
 	case Other:
-		p.cohort.other--
+		c.other--
+	}
+	if p.group != NoGroup {
+		key := groupPriority{p.group, p.priority}
+		if c.placed[key]--; c.placed[key] == 0 {
+			delete(c.placed, key)
+		}
 	}
 	p.group = g
 	switch g {
 	case Target:
-		p.cohort.managed.Insert(p.uid)
+		c.managed.Insert(p.uid)
 	case Other:
-		p.cohort.other++
+		c.other++
+	}
+	if g != NoGroup {
+		c.placed[groupPriority{g, p.priority}]++
 	}
 }
 
@@ -327,6 +363,8 @@ func (p *policy) cohortFor(l *labelSet) *cohort {
 			policy:    p,
 			key:       l.cohortKey,
 			labels:    l.labels.only(p.spec.MatchLabelKeys),
+			placed:    map[groupPriority]int{},
+			nominated: map[*pod]struct{}{},
 			workloads: map[*workload]int{},
 		}
 		p.cohorts[l.cohortKey] = c
@@ -539,6 +577,15 @@ func (s *state) setWorkload(p *pod, uid types.UID) {
 	}
 }
 
+// setNominated notes the pod's nominated node; an empty name stands for none. The pod must not be in a cohort.
+func (s *state) setNominated(p *pod, nodeName string) {
+	if nodeName == "" {
+		delete(s.nominated, p)
+	} else {
+		s.nominated[p] = nodeName
+	}
+}
+
 func (s *state) tidyWorkload(w *workload) {
 	if w.pods == 0 && w.size < 0 {
 		delete(s.workloads, w.uid)
@@ -578,44 +625,76 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	var pol *policy
 	var c *cohort
 	var w *workload
+	var priority int32
 	switch {
-	case p != nil && p.cohort != nil:
-		c, w = p.cohort, p.workload
-		pol = c.policy
-	case p != nil:
-		if pol = p.labelSet.governing(); pol != nil {
-			c, w = pol.cohorts[p.labelSet.cohortKey], p.workload
-		}
-	default:
+	case p == nil:
+		f := factsOf(obj)
 		if pol = s.governingFor(obj); pol != nil {
 			c = pol.cohorts[sortLabels(obj.Labels).only(pol.spec.MatchLabelKeys).key()]
-			w = s.workloads[factsOf(obj).workload]
 		}
+		w, priority = s.workloads[f.workload], f.priority
+	case p.cohort != nil:
+		c, w, priority = p.cohort, p.workload, p.priority
+		pol = c.policy
+	default:
+		if pol = p.labelSet.governing(); pol != nil {
+			c = pol.cohorts[p.labelSet.cohortKey]
+		}
+		w, priority = p.workload, p.priority
 	}
 	if pol == nil {
 		return Decision{}, false
 	}
+	d = Decision{Policy: pol.key, spec: pol.spec, cohort: c, priority: priority}
 	if c == nil {
-		return decide(pol.spec, 1, max(1, w.wants()), 0, 0), true
+		d.Qualifying = 1
+		d.Size = max(1, w.wants())
+		d.conclude()
+		return d, true
 	}
 
-	qualifying, managed, other := c.qualifying.Len(), c.managed.Len(), c.other
+	d.Qualifying, d.Managed, d.Other = c.qualifying.Len(), c.managed.Len(), c.other
 	inside := p != nil && p.cohort == c
 	if inside {
-		switch p.group {
-		case Target:
-			managed--
-		case Other:
-			other--
-		}
+		d.count(p.group, -1)
 	} else {
-		qualifying++
+		d.Qualifying++
 	}
-	size := qualifying
+	d.Size = d.Qualifying
 	if len(c.workloads) == 1 && (inside || c.workloads[w] > 0) {
-		size = max(size, w.wants())
+		d.Size = max(d.Size, w.wants())
 	}
-	return decide(pol.spec, qualifying, size, managed, other), true
+	for q := range c.nominated {
+		if g := s.groupHeld(q); g != NoGroup && s.holdsAgainst(q, p, priority) {
+			d.count(g, +1)
+			d.added = append(d.added, placement{q.uid, g})
+		}
+	}
+	d.conclude()
+	return d, true
+}
+
+// groupHeld returns the group in which a nominated pod holds a place, until it is placed itself.
+func (s *state) groupHeld(q *pod) Group {
+	n := s.nodes[s.nominated[q]]
+	if q.placed != nil || n == nil || !n.known {
+		return NoGroup
+	}
+	return q.cohort.policy.spec.groupOf(n.labels)
+}
+
+// holdsAgainst reports whether the nominated pod q holds its place against p, which may be nil if it is not tracked: a
+// nomination stands against pods of equal or lower priority. Of two nominated pods of equal priority only one holds its
+// place against the other, so that they cannot block each other.
+func (s *state) holdsAgainst(q, p *pod, priority int32) bool {
+	switch {
+	case q == p:
+		return false
+	case q.priority != priority:
+		return q.priority > priority
+	default:
+		return p == nil || s.nominated[p] == "" || q.uid < p.uid
+	}
 }
 
 // wants returns the workload's size, or 0 if it is not known.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
@@ -15,8 +16,11 @@ type Selector struct {
 }
 
 // Compile validates s and compiles it. As everywhere in Kubernetes, a nil selector matches nothing
-// and an empty one everything. The error names the key, operator or value that is at fault.
+// and an empty one everything. The error names each field that is at fault, as the API server would.
 func Compile(s *metav1.LabelSelector) (Selector, error) {
+	if errs := validation.ValidateLabelSelector(s, validation.LabelSelectorValidationOptions{}, nil); len(errs) > 0 {
+		return Selector{}, fmt.Errorf("compiling label selector: %w", errs.ToAggregate())
+	}
 	compiled, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return Selector{}, fmt.Errorf("compiling label selector: %w", err)

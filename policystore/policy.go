@@ -113,7 +113,9 @@ func compile(p Policy) (*compiledPolicy, error) {
 	if p.MatchLabelKeys == nil {
 		c.MatchLabelKeys = DefaultMatchLabelKeys
 	}
-	c.MatchLabelKeys = slices.Compact(slices.Sorted(slices.Values(c.MatchLabelKeys)))
+	c.MatchLabelKeys = slices.Clone(c.MatchLabelKeys) // an empty one stays empty, not nil
+	slices.Sort(c.MatchLabelKeys)
+	c.MatchLabelKeys = slices.Compact(c.MatchLabelKeys)
 	for i, key := range p.MatchLabelKeys {
 		for _, msg := range validation.IsQualifiedName(key) {
 			errs = append(errs, field.Invalid(field.NewPath("matchLabelKeys").Index(i), key, "must be a label key: "+msg))
@@ -121,8 +123,9 @@ func compile(p Policy) (*compiledPolicy, error) {
 	}
 
 	if p.TargetSize == nil {
-		c.size, c.percent = 100, true
-	} else if c.size, c.percent, err = parseTargetSize(*p.TargetSize); err != nil {
+		c.TargetSize = new(intstr.FromString("100%"))
+	}
+	if c.size, c.percent, err = parseTargetSize(*c.TargetSize); err != nil {
 		errs = append(errs, err)
 	}
 
@@ -138,7 +141,7 @@ func compileSelector(path *field.Path, s *metav1.LabelSelector) (labelselector.S
 	}
 	compiled, err := labelselector.Compile(s)
 	if err != nil {
-		return labelselector.Selector{}, field.Invalid(path, metav1.FormatLabelSelector(s), err.Error())
+		return labelselector.Selector{}, field.Invalid(path, field.OmitValueType{}, err.Error())
 	}
 	return compiled, nil
 }
@@ -163,7 +166,7 @@ func parseTargetSize(t intstr.IntOrString) (size int, percent bool, _ *field.Err
 // target is T(n): how many of n pods belong in the target group, 0 <= T(n) <= n.
 func (c *compiledPolicy) target(n int) int {
 	if c.percent {
-		return n * c.size / 100
+		return n/100*c.size + n%100*c.size/100 // n*c.size may overflow
 	}
 	return min(c.size, n)
 }
@@ -179,7 +182,7 @@ func (c *compiledPolicy) groupOf(nodeLabels labels.Labels) Group {
 // sameGrouping reports whether both policies select the same pods with the same rank, and divide pods and nodes in the
 // same way: then only the numbers differ.
 func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
-	return o != nil &&
+	return c == o || o != nil &&
 		c.Weight == o.Weight && c.EnforcementMode == o.EnforcementMode && c.Action == o.Action &&
 		slices.Equal(c.MatchLabelKeys, o.MatchLabelKeys) &&
 		c.podSelector.String() == o.podSelector.String() && c.nodeSelector.String() == o.nodeSelector.String()

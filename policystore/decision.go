@@ -96,6 +96,30 @@ func (d Decision) Allows(g Group) bool {
 	return d.spec.EnforcementMode == BestEffort || d.placed(g) < d.Quota(g)
 }
 
+// AllowsMoreThan reports whether this decision may let the pod onto nodes that the earlier one kept it from: because a
+// group is open that was not, or because a policy now governs the pod, or divides the nodes, in another way.
+func (d Decision) AllowsMoreThan(earlier Decision) bool {
+	if d.Policy != earlier.Policy || !d.spec.sameGrouping(earlier.spec) {
+		return true
+	}
+	return d.Allows(Target) && !earlier.Allows(Target) || d.Allows(Other) && !earlier.Allows(Other)
+}
+
+// OnlyGroup returns the group in which a Strict policy of 0% or 100% wants all pods, however many there are; ok is false
+// for any other policy.
+func (d Decision) OnlyGroup() (g Group, ok bool) {
+	switch c := d.spec; {
+	case c.EnforcementMode != Strict:
+		return NoGroup, false
+	case c.size == 0:
+		return Other, true
+	case c.percent && c.size == 100:
+		return Target, true
+	default:
+		return NoGroup, false
+	}
+}
+
 // Quota returns how many of the cohort's Size pods are meant for the group.
 func (d Decision) Quota(g Group) int {
 	if g == Target {

@@ -1,0 +1,121 @@
+package placementpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+const preFilterStateKey fwk.StateKey = "PreFilter" + Name
+
+// preFilterState is the decision for the pod of a scheduling cycle, and what was said of it.
+type preFilterState struct {
+	decision policystore.Decision
+
+	// rejections are the codes and reasons of the groups that are closed, made when first needed: many nodes share one.
+	target, other rejection
+}
+
+type rejection struct {
+	once   sync.Once
+	code   fwk.Code
+	reason string
+}
+
+// Clone copies the decision, which AddPod and RemovePod replace. The reasons follow from it and are made anew.
+func (s *preFilterState) Clone() fwk.StateData {
+	return &preFilterState{decision: s.decision}
+}
+
+// PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered.
+func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if err := pl.waitForSync(ctx); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	pl.wakeup.remove(pod.UID)
+	decision, governed := pl.store.Decide(pod)
+	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(preFilterStateKey, &preFilterState{decision: decision})
+	if !decision.Allows(policystore.Target) || !decision.Allows(policystore.Other) {
+		pl.wakeup.add(pod, decision)
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions lets preemption simulate evictions, and nominated pods hold their place.
+func (pl *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
+
+// AddPod counts a nominated pod, or one that preemption spares after all.
+func (pl *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	s, err := readPreFilterState(state)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	*s = preFilterState{decision: pl.store.WithPod(s.decision, added.GetPod(), node.Node().Labels)}
+	return nil
+}
+
+// RemovePod frees the place of a pod that preemption would evict.
+func (pl *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+	s, err := readPreFilterState(state)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	*s = preFilterState{decision: pl.store.WithoutPod(s.decision, removed.GetPod())}
+	return nil
+}
+
+// Filter lets the pod onto the nodes of the groups that its policy allows.
+func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	s, err := readPreFilterState(state)
+	if errors.Is(err, fwk.ErrNotFound) { // the profile enables Filter without PreFilter
+		decision, governed := pl.store.Decide(pod)
+		if !governed {
+			return nil
+		}
+		s, err = &preFilterState{decision: decision}, nil
+	}
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	group := s.decision.GroupOf(node.Node().Labels)
+	if s.decision.Allows(group) {
+		return nil
+	}
+	return pl.reject(s, group)
+}
+
+func (pl *Plugin) reject(s *preFilterState, group policystore.Group) *fwk.Status {
+	r := &s.other
+	if group == policystore.Target {
+		r = &s.target
+	}
+	r.once.Do(func() {
+		r.reason = s.decision.Reason(group)
+		r.code = fwk.UnschedulableAndUnresolvable
+		if pl.store.CouldEvict(s.decision, group) {
+			r.code = fwk.Unschedulable
+		}
+	})
+	return fwk.NewStatus(r.code, r.reason)
+}
+
+func readPreFilterState(state fwk.CycleState) (*preFilterState, error) {
+	data, err := state.Read(preFilterStateKey)
+	if err != nil {
+		return nil, fmt.Errorf("reading %q from cycle state: %w", preFilterStateKey, err)
+	}
+	s, ok := data.(*preFilterState)
+	if !ok {
+		return nil, fmt.Errorf("reading %q from cycle state: expected %T, got %T", preFilterStateKey, s, data)
+	}
+	return s, nil
+}

@@ -1,0 +1,150 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+)
+
+// desiredReplicasAnnotation is set by the deployment controller on the ReplicaSets of a Deployment: the size of the
+// Deployment, also while a rollout has the ReplicaSet at fewer.
+const desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
+
+// addHandlers feeds the store from the scheduler's informers and the one for placement policies.
+func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInformerFactory, policies cache.SharedIndexInformer) error {
+	err := handle(s, policies, cache.TypedResourceEventHandlerFuncs[*unstructured.Unstructured]{
+		AddFunc: func(obj *unstructured.Unstructured) { s.setPolicy(ctx, obj) },
+		UpdateFunc: func(old, obj *unstructured.Unstructured) {
+			if old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() {
+				s.setPolicy(ctx, obj)
+			}
+		},
+		DeleteFunc: func(obj cache.DeletedObject[*unstructured.Unstructured]) {
+			s.removePolicy(types.NamespacedName(obj.GetObjectName()))
+		},
+	})
+	if err != nil {
+		return err
+	}
+
+	err = handle(s, factory.Core().V1().Nodes().Informer(), cache.TypedResourceEventHandlerFuncs[*v1.Node]{
+		AddFunc:    s.store.AddNode,
+		UpdateFunc: func(_, node *v1.Node) { s.store.UpdateNode(node) },
+		DeleteFunc: func(node cache.DeletedObject[*v1.Node]) {
+			s.store.RemoveNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.GetName()}})
+		},
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := addWorkloadHandler(s, factory.Apps().V1().ReplicaSets().Informer(), func(rs *appsv1.ReplicaSet) int {
+		if desired, err := strconv.Atoi(rs.Annotations[desiredReplicasAnnotation]); err == nil {
+			return desired
+		}
+		return replicas(rs.Spec.Replicas)
+	}); err != nil {
+		return err
+	}
+	if err := addWorkloadHandler(s, factory.Apps().V1().StatefulSets().Informer(), func(ss *appsv1.StatefulSet) int {
+		return replicas(ss.Spec.Replicas)
+	}); err != nil {
+		return err
+	}
+	if err := addWorkloadHandler(s, factory.Core().V1().ReplicationControllers().Informer(), func(rc *v1.ReplicationController) int {
+		return replicas(rc.Spec.Replicas)
+	}); err != nil {
+		return err
+	}
+
+	err = handle(s, factory.Core().V1().Pods().Informer(), cache.TypedResourceEventHandlerFuncs[*v1.Pod]{
+		AddFunc: s.store.AddPod,
+		UpdateFunc: func(old, pod *v1.Pod) {
+			s.store.UpdatePod(old, pod)
+			if pod.Spec.NodeName != "" && old.Spec.NodeName == "" {
+				s.wakeup.remove(pod.UID)
+			}
+		},
+		DeleteFunc: func(pod cache.DeletedObject[*v1.Pod]) {
+			if pod.OptionalObj != nil {
+				s.store.RemovePod(pod.OptionalObj)
+				s.wakeup.remove(pod.OptionalObj.UID)
+			}
+		},
+	})
+	return err
+}
+
+// handle adds the handler to the informer, and to the ones that the first decision waits for.
+func handle[T cache.Object](s *shared, informer cache.SharedIndexInformer, handler cache.TypedResourceEventHandlerFuncs[T]) error {
+	registration, err := cache.NewTypedSharedIndexInformer[T](informer).AddTypedEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("adding event handler for %T: %w", *new(T), err)
+	}
+	s.handlers = append(s.handlers, registration.HasSyncedChecker())
+	return nil
+}
+
+// workload is an object that controls pods and wants a number of them.
+type workload interface {
+	cache.Object
+	metav1.Object
+}
+
+func addWorkloadHandler[T workload](s *shared, informer cache.SharedIndexInformer, size func(T) int) error {
+	set := func(obj T) { s.store.SetWorkloadSize(obj.GetUID(), size(obj)) }
+	var none T
+	return handle(s, informer, cache.TypedResourceEventHandlerFuncs[T]{
+		AddFunc: set,
+		UpdateFunc: func(old, obj T) {
+			if old.GetUID() != obj.GetUID() {
+				s.store.RemoveWorkload(old.GetUID())
+			}
+			set(obj)
+		},
+		DeleteFunc: func(obj cache.DeletedObject[T]) {
+			if obj.OptionalObj != none {
+				s.store.RemoveWorkload(obj.OptionalObj.GetUID())
+			}
+		},
+	})
+}
+
+// replicas is the size that a spec asks for; the API server's default is 1.
+func replicas(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) {
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	p, err := v1alpha1.FromUnstructured(obj)
+	if err == nil {
+		policy, invalid := p.ToPolicy()
+		if invalid == nil {
+			invalid = s.store.SetPolicy(policy)
+		}
+		err = invalid
+	}
+	if err != nil {
+		s.store.RejectPolicy(key, err)
+		s.report.invalid(ctx, obj, key, err)
+	}
+}
+
+func (s *shared) removePolicy(key types.NamespacedName) {
+	s.store.RemovePolicy(key)
+	s.report.forget(key)
+}

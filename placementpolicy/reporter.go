@@ -1,0 +1,78 @@
+package placementpolicy
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+)
+
+// Reasons of the events on a PlacementPolicy.
+const (
+	// ReasonInvalid: the policy is invalid and governs nothing. The API server refuses such policies, but may have
+	// stored them before its schema was as strict.
+	ReasonInvalid = "Invalid"
+	// ReasonNotFiltered: a profile schedules pods of a Strict policy without the plugin's Filter.
+	ReasonNotFiltered = "NotFiltered"
+)
+
+// maxNote is the length in bytes that the API server allows for an event's note.
+const maxNote = 1024
+
+// reporter says on a policy, in the log and in metrics what an operator has to know of it.
+type reporter struct {
+	recorder events.EventRecorder
+	policies cache.Store
+
+	mu         sync.Mutex // guards unfiltered
+	unfiltered sets.Set[types.NamespacedName]
+}
+
+func newReporter(recorder events.EventRecorder, policies cache.Store) *reporter {
+	registerMetrics()
+	return &reporter{recorder: recorder, policies: policies, unfiltered: sets.New[types.NamespacedName]()}
+}
+
+// invalid reports a policy that governs nothing.
+func (r *reporter) invalid(ctx context.Context, policy runtime.Object, key types.NamespacedName, err error) {
+	klog.FromContext(ctx).Error(err, "Ignoring invalid placement policy until it is mended", "placementPolicy", klog.KRef(key.Namespace, key.Name))
+	r.event(policy, ReasonInvalid, "Validating", "it governs no pods until it is mended: "+err.Error())
+}
+
+// notFiltered reports, once for each policy, that only the score points act for a Strict policy.
+func (r *reporter) notFiltered(ctx context.Context, profile string, key types.NamespacedName) {
+	r.mu.Lock()
+	known := r.unfiltered.Has(key)
+	r.unfiltered.Insert(key)
+	r.mu.Unlock()
+	if known {
+		return
+	}
+	klog.FromContext(ctx).Info("Strict placement policy acts as BestEffort: the profile enables the plugin without its PreFilter and Filter points",
+		"placementPolicy", klog.KRef(key.Namespace, key.Name), "profile", profile)
+	notFiltered.Inc()
+	if policy, ok, err := r.policies.GetByKey(key.String()); ok && err == nil {
+		r.event(policy.(runtime.Object), ReasonNotFiltered, "Scheduling",
+			"it acts as BestEffort: scheduler profile "+profile+" enables plugin "+Name+" without its preFilter and filter points")
+	}
+}
+
+// forget drops what was said of a policy that is gone.
+func (r *reporter) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unfiltered.Delete(key)
+}
+
+func (r *reporter) event(policy runtime.Object, reason, action, note string) {
+	if r.recorder == nil {
+		return // a bare framework in a unit test
+	}
+	r.recorder.Eventf(policy, nil, v1.EventTypeWarning, reason, action, "%s", note[:min(len(note), maxNote)])
+}

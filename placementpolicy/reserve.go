@@ -1,0 +1,32 @@
+package placementpolicy
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+// Reserve counts the pod as placed, before it is bound. It rejects the pod if another one, perhaps of another profile,
+// has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
+func (pl *Plugin) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	err := pl.store.AssumePod(pod, nodeName)
+	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
+		pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+		return fwk.NewStatus(fwk.Unschedulable, quota.Error())
+	}
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	pl.wakeup.remove(pod.UID)
+	return nil
+}
+
+// Unreserve ends the reservation. A pod that the API server has shown as bound stays counted.
+func (pl *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	pl.store.ForgetPod(pod)
+}

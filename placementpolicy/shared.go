@@ -1,0 +1,146 @@
+package placementpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+const (
+	// resourceTimeout bounds how long New waits for an API server that does not answer.
+	resourceTimeout = 30 * time.Second
+	// syncTimeout bounds how long a scheduling cycle waits for the handlers; the pod is tried again after it.
+	syncTimeout = 10 * time.Second
+)
+
+// shared is what the profiles of one scheduler have in common: the store, what feeds it, and who waits for it.
+type shared struct {
+	store  *policystore.Store
+	wakeup *wakeup
+	report *reporter
+
+	// handlers are done when they have delivered everything that was there at the start. The scheduler waits for its
+	// own handlers only, so waitForSync waits for these.
+	handlers []cache.DoneChecker
+}
+
+// schedulers has the shared state of each scheduler in this process, by its informer factory, which is the one thing
+// that the handles of its profiles have in common before they run.
+var schedulers = struct {
+	sync.Mutex
+	shared map[informers.SharedInformerFactory]*shared
+}{shared: map[informers.SharedInformerFactory]*shared{}}
+
+// sharedFor returns the scheduler's shared state, which the first profile starts with the given store.
+func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store) (*shared, error) {
+	factory, config := handle.SharedInformerFactory(), handle.KubeConfig()
+	if factory == nil || config == nil {
+		return nil, errors.New("the scheduler's handle has no informer factory or no client configuration")
+	}
+	schedulers.Lock()
+	defer schedulers.Unlock()
+	if s := schedulers.shared[factory]; s != nil {
+		return s, nil
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating client for placement policies: %w", err)
+	}
+	if err := checkResource(ctx, client); err != nil {
+		return nil, err
+	}
+	s, err := startShared(ctx, handle, client, store)
+	if err != nil {
+		return nil, err
+	}
+	schedulers.shared[factory] = s
+	context.AfterFunc(ctx, func() {
+		schedulers.Lock()
+		defer schedulers.Unlock()
+		delete(schedulers.shared, factory)
+	})
+	return s, nil
+}
+
+func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, store *policystore.Store) (*shared, error) {
+	// Policies are read as unstructured objects: one that does not fit the type, stored before the schema was as strict
+	// as it is, must not hide the others.
+	policies := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	s := &shared{
+		store:  store,
+		wakeup: newWakeup(store, handle),
+		report: newReporter(handle.EventRecorder(), policies.GetStore()),
+	}
+	if err := s.addHandlers(ctx, handle.SharedInformerFactory(), policies); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
+	go s.wakeup.run(ctx)
+	go policies.RunWithContext(ctx)
+	return s, nil
+}
+
+// checkResource makes sure that placement policies can be listed: otherwise every pod would wait for them in vain.
+func checkResource(ctx context.Context, client dynamic.Interface) error {
+	logger := klog.FromContext(ctx)
+	var lastErr error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, resourceTimeout, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+		switch {
+		case err == nil:
+			return true, nil
+		case apierrors.IsNotFound(err):
+			return false, fmt.Errorf("the resource %s is not installed: apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
+				v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("the scheduler may not list %s: grant it get, list and watch, as examples/deploy does: %w",
+				v1alpha1.Resource().GroupResource(), err)
+		}
+		logger.Info("Waiting for the API server to list placement policies", "err", err)
+		lastErr = err
+		return false, nil
+	})
+	if wait.Interrupted(err) && lastErr != nil {
+		return fmt.Errorf("listing placement policies, which failed for %s: %w", resourceTimeout, lastErr)
+	}
+	return err
+}
+
+// synced reports whether the store has all that was there when the scheduler started.
+func (s *shared) synced() bool {
+	for _, handler := range s.handlers {
+		if !cache.IsDone(handler) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForSync returns once the store has all that was there when the scheduler started: a decision before that would
+// not count the pods that run already.
+func (s *shared) waitForSync(ctx context.Context) error {
+	if s.synced() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !cache.WaitFor(ctx, "placement policies, pods, nodes and workloads", s.handlers...) {
+		return fmt.Errorf("waiting for placement policies, pods, nodes and workloads to be loaded: %w", context.Cause(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package policystore_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+const (
+	target = policystore.Target
+	other  = policystore.Other
+)
+
+func TestDecide(t *testing.T) {
+	type groups []policystore.Group
+	for _, row := range []struct {
+		size      string
+		n, m, o   int
+		allowed   groups // in Strict; BestEffort allows both
+		preferred policystore.Group
+	}{
+		{"40%", 10, 0, 0, groups{target, other}, other},
+		{"40%", 10, 0, 2, groups{target, other}, target},
+		{"40%", 10, 4, 3, groups{other}, other},
+		{"40%", 10, 3, 6, groups{target}, target},
+		{"40%", 1, 0, 0, groups{other}, other},
+		{"4", 10, 0, 0, groups{target, other}, target},
+		{"4", 10, 4, 0, groups{other}, other},
+		{"4", 3, 0, 2, groups{target}, target},
+		{"0%", 5, 0, 0, groups{other}, other},
+		{"100%", 5, 4, 0, groups{target}, target},
+		{"40%", 5, 4, 0, groups{other}, other}, // after a scale-down
+	} {
+		for _, mode := range []policystore.EnforcementMode{policystore.Strict, policystore.BestEffort} {
+			for _, action := range []policystore.Action{policystore.Must, policystore.MustNot} {
+				t.Run(fmt.Sprintf("%s %s %s of %d with %d and %d placed", mode, action, row.size, row.n, row.m, row.o), func(t *testing.T) {
+					policy := must(mode, row.size)
+					policy.Action = action
+					w := newWorld(t, policy)
+					w.addNodes(10, spot, "spot")
+					w.addNodes(10, nil, "on-demand")
+					node := map[policystore.Group]string{target: "spot", other: "on-demand"}
+					allowed := row.allowed
+					if action == policystore.MustNot {
+						node = map[policystore.Group]string{target: "on-demand", other: "spot"}
+					}
+					if mode == policystore.BestEffort {
+						allowed = groups{target, other}
+					}
+					w.create(row.m, onNode(node[target]))
+					w.create(row.o, onNode(node[other]))
+					pod := w.pods[w.create(row.n - row.m - row.o)[0]]
+
+					// The answer must not depend on whether the pod's own event has arrived.
+					for _, arrived := range []bool{true, false} {
+						if !arrived {
+							w.RemovePod(pod)
+						}
+						d, governed := w.Decide(pod)
+						require.True(t, governed)
+						assert.Equal(t, web, d.Policy)
+						assert.Equal(t, mode, d.EnforcementMode())
+						assert.Equal(t, []int{row.n, row.n, row.m, row.o}, []int{d.Qualifying, d.Size, d.Managed, d.Other})
+						assert.Equal(t, row.preferred, d.Preferred)
+
+						var allows, assumes groups
+						for _, group := range (groups{target, other}) {
+							assert.Equal(t, group, d.GroupOf(w.nodes[node[group]].Labels))
+							if d.Allows(group) {
+								allows = append(allows, group)
+							}
+							if w.AssumePod(pod, node[group]) == nil {
+								assumes = append(assumes, group)
+							}
+							w.ForgetPod(pod)
+						}
+						assert.Equal(t, allowed, allows, "what Decide allows")
+						assert.Equal(t, allowed, assumes, "what AssumePod takes")
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestDecisionReason(t *testing.T) {
+	w := newWorld(t, must(policystore.Strict, "40%"))
+	w.addNodes(10, spot, "m1")
+	w.addNodes(10, nil, "o1")
+	w.create(4, onNode("m1"), controlledBy("rs"))
+	w.create(3, onNode("o1"), controlledBy("rs"))
+	pod := w.pods[w.create(3, controlledBy("rs"))[0]]
+
+	d, _ := w.Decide(pod)
+	assert.Equal(t, "placement policy default/web: target group full (4 of 4 pods; 10 qualify)", d.Reason(target))
+	assert.Equal(t, "placement policy default/web: other group open (3 of 6 pods; 10 qualify)", d.Reason(other))
+
+	w.SetWorkloadSize("rs", 15)
+	defer w.RemoveWorkload("rs")
+	d, _ = w.Decide(pod)
+	assert.Equal(t, "placement policy default/web: target group open (4 of 6 pods; 10 of 15 wanted qualify)", d.Reason(target))
+}
+
+// The ratio is exact after every single pod, also when pods come one at a time and nobody knows how many will.
+func TestSequence(t *testing.T) {
+	letter := map[policystore.Group]string{target: "T", other: "o"}
+	for size, want := range map[string]string{
+		"40%":  "ooToTooToTo",
+		"50%":  "oToToT",
+		"75%":  "oTTToTTT",
+		"3":    "TTTooo",
+		"0%":   "ooo",
+		"100%": "TTT",
+	} {
+		t.Run(size, func(t *testing.T) {
+			w := newWorld(t, must(policystore.Strict, size))
+			w.addNodes(20, spot, "m1")
+			w.addNodes(20, nil, "o1")
+			got := ""
+			for range want {
+				w.create(1)
+				d, _ := w.Decide(w.pods[fmt.Sprintf("web-%03d", w.created)])
+				got += letter[d.Preferred]
+				w.schedule()
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+}

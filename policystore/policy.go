@@ -3,6 +3,7 @@ package policystore
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,9 @@ func compileSelector(path *field.Path, s *metav1.LabelSelector) (labelselector.S
 	return compiled, nil
 }
 
+// percentPattern is what the schema of a PlacementPolicy allows too.
+var percentPattern = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
+
 func parseTargetSize(t intstr.IntOrString) (size int, percent bool, _ *field.Error) {
 	path := field.NewPath("policy", "targetSize")
 	const want = "must be an integer of 0 or more, or a percentage from 0% to 100%, such as 40%"
@@ -155,12 +159,11 @@ func parseTargetSize(t intstr.IntOrString) (size int, percent bool, _ *field.Err
 		}
 		return int(t.IntVal), false, nil
 	}
-	digits, isPercent := strings.CutSuffix(t.StrVal, "%")
-	n, err := strconv.ParseUint(digits, 10, 8)
-	if !isPercent || err != nil || n > 100 {
+	if !percentPattern.MatchString(t.StrVal) {
 		return 0, false, field.Invalid(path, t.StrVal, want)
 	}
-	return int(n), true, nil
+	size, _ = strconv.Atoi(strings.TrimSuffix(t.StrVal, "%"))
+	return size, true, nil
 }
 
 // target is T(n): how many of n pods belong in the target group, 0 <= T(n) <= n.

@@ -1,0 +1,61 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+// FromUnstructured decodes one object of the API. It shares nothing with u. The error names a value of the wrong type; it
+// leaves values of the right type to [PlacementPolicy.ToPolicy], and ignores fields that this version does not know.
+func FromUnstructured(u *unstructured.Unstructured) (*PlacementPolicy, error) {
+	p := &PlacementPolicy{}
+	// Not by runtime.DefaultUnstructuredConverter, which lets a number that is too large for its field wrap around.
+	data, err := json.Marshal(u.Object)
+	if err == nil {
+		err = json.Unmarshal(data, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decoding placement policy %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	return p, nil
+}
+
+// ToPolicy converts p to the policy that a [policystore.Store] takes. What p leaves out gets the same defaults as an API
+// server would give it. The result shares the selectors and keys of p: they must not change afterwards.
+//
+// The error lists what [policystore.Policy.Validate] finds wrong, by field. The policy is returned all the same: a store
+// that is given it stops using an earlier, valid version.
+func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
+	policy := policystore.Policy{
+		NamespacedName:  types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
+		Weight:          p.Spec.Weight,
+		EnforcementMode: policystore.EnforcementMode(p.Spec.EnforcementMode),
+		PodSelector:     p.Spec.PodSelector,
+		NodeSelector:    p.Spec.NodeSelector,
+		MatchLabelKeys:  p.Spec.MatchLabelKeys,
+		Action:          policystore.Action(p.Spec.Policy.Action),
+		TargetSize:      p.Spec.Policy.TargetSize,
+	}
+	err := policy.Validate()
+	if err == nil {
+		return policy, nil
+	}
+	// Validate names the fields as they are below spec.
+	if list := utilerrors.Aggregate(nil); errors.As(err, &list) {
+		for _, e := range list.Errors() {
+			if f := (*field.Error)(nil); errors.As(e, &f) {
+				f.Field = "spec." + f.Field
+			}
+		}
+		err = list
+	}
+	return policy, fmt.Errorf("invalid placement policy %s: %w", policy.NamespacedName, err)
+}

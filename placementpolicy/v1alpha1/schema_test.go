@@ -1,0 +1,131 @@
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+)
+
+const defaults = `weight: 0, enforcementMode: BestEffort, matchLabelKeys: [pod-template-hash]`
+
+func TestAccepted(t *testing.T) {
+	server := newAPIServer(t)
+	tests := []struct {
+		name, spec string
+		// want is the spec after defaulting; empty means the same as spec.
+		want string
+	}{
+		{
+			name: "K1 policy left out",
+			spec: `{podSelector: {}, nodeSelector: {}}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
+		},
+		{
+			name: "policy empty",
+			spec: `{podSelector: {}, nodeSelector: {}, policy: {}}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
+		},
+		{
+			name: "null is the same as left out",
+			spec: `{weight: null, enforcementMode: null, podSelector: {matchLabels: null}, nodeSelector: {}, matchLabelKeys: null, policy: null}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
+		},
+		{
+			name: "every field",
+			spec: `{weight: 2147483647, enforcementMode: Strict, podSelector: {matchLabels: {app: nginx}}, nodeSelector: {matchLabels: {node: want}},
+				matchLabelKeys: [pod-template-hash, example.com/revision], policy: {action: MustNot, targetSize: 40%}}`,
+		},
+		{
+			name: "all pods together",
+			spec: `{weight: 0, enforcementMode: BestEffort, podSelector: {}, nodeSelector: {}, matchLabelKeys: [], policy: {action: Must, targetSize: 0}}`,
+		},
+		{
+			name: "K2 sizes at their bounds",
+			spec: `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 0%}}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 0%}, ` + defaults + `}`,
+		},
+		{
+			name: "K2 largest number",
+			spec: `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 2147483647}}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 2147483647}, ` + defaults + `}`,
+		},
+		{
+			name: "K3 mode and action left out",
+			spec: `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 3}}`,
+			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 3}, ` + defaults + `}`,
+		},
+		{
+			name: "K4 expressions",
+			spec: `{weight: 1, enforcementMode: Strict, podSelector: {matchExpressions: [{key: app, operator: In, values: [web]}]},
+				nodeSelector: {matchExpressions: [{key: spot, operator: Exists}, {key: old, operator: DoesNotExist, values: []}, {key: zone, operator: NotIn, values: [a, b]}]},
+				matchLabelKeys: [], policy: {action: Must, targetSize: 40%}}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.want == "" {
+				tt.want = tt.spec
+			}
+			got := policyObject(t, tt.spec)
+			require.Empty(t, server.create(t, got.Object))
+			assert.Equal(t, policyObject(t, tt.want).Object, got.Object)
+
+			p, err := v1alpha1.FromUnstructured(got)
+			require.NoError(t, err)
+			_, err = p.ToPolicy()
+			assert.NoError(t, err, "what the API server accepts, the store should accept")
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	server := newAPIServer(t)
+	const (
+		size     = `: write an integer of 0 or more, or a percentage from 0% to 100%, such as 40%`
+		operator = `: write the operator In or NotIn with values, or Exists or DoesNotExist without values`
+	)
+	tests := []struct {
+		name, spec, message string
+	}{
+		{"K1 no podSelector", `{nodeSelector: {}}`, `spec.podSelector: Required value: write the labels of the pods to place, or {} for every pod of the namespace`},
+		{"K1 no nodeSelector", `{podSelector: {}}`, `spec.nodeSelector: Required value: write the labels of the nodes that policy.action is about, or {} for every node`},
+		{"K1 null selector", `{podSelector: null, nodeSelector: {}}`, `spec.podSelector: Required value: write the labels`},
+		{"K1 nothing in spec", `{}`, `spec.nodeSelector: Required value: write the labels`},
+		{"K1 no spec", `null`, `spec: Required value`},
+		{"K2 word", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: abc}}`, `spec.policy.targetSize: Invalid value: "abc"` + size},
+		{"K2 word, MustNot", `{podSelector: {}, nodeSelector: {}, policy: {action: MustNot, targetSize: abc}}`, `spec.policy.targetSize: Invalid value: "abc"` + size},
+		{"K2 over 100%", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 150%}}`, `spec.policy.targetSize: Invalid value: "150%"` + size},
+		{"K2 over 100%, MustNot", `{podSelector: {}, nodeSelector: {}, policy: {action: MustNot, targetSize: 150%}}`, `spec.policy.targetSize: Invalid value: "150%"` + size},
+		{"K2 negative", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: -3}}`, `spec.policy.targetSize: Invalid value: -3` + size},
+		{"K2 negative, MustNot", `{podSelector: {}, nodeSelector: {}, policy: {action: MustNot, targetSize: -3}}`, `spec.policy.targetSize: Invalid value: -3` + size},
+		{"K2 negative percentage", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: -3%}}`, `spec.policy.targetSize: Invalid value: "-3%"` + size},
+		{"K2 number in quotes", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: "4"}}`, `spec.policy.targetSize: Invalid value: "4"` + size},
+		{"K2 empty", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: ""}}`, `spec.policy.targetSize: Invalid value: ""` + size},
+		{"K2 more than an int32", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 2147483648}}`, `spec.policy.targetSize: Invalid value: 2147483648` + size},
+		{"K2 fraction", `{podSelector: {}, nodeSelector: {}, policy: {targetSize: 0.4}}`, `spec.policy.targetSize: Invalid value`},
+		{"K3 mode empty", `{podSelector: {}, nodeSelector: {}, enforcementMode: ""}`, `spec.enforcementMode: Unsupported value: "": supported values: "BestEffort", "Strict"`},
+		{"K3 mode in lower case", `{podSelector: {}, nodeSelector: {}, enforcementMode: strict}`, `spec.enforcementMode: Unsupported value: "strict": supported values: "BestEffort", "Strict"`},
+		{"K3 action in lower case", `{podSelector: {}, nodeSelector: {}, policy: {action: mustnot}}`, `spec.policy.action: Unsupported value: "mustnot": supported values: "Must", "MustNot"`},
+		{"K4 unknown operator", `{podSelector: {matchExpressions: [{key: app, operator: Equals, values: [web]}]}, nodeSelector: {}}`, `spec.podSelector.matchExpressions: Invalid value` + operator},
+		{"K4 In without values", `{podSelector: {matchExpressions: [{key: app, operator: In}]}, nodeSelector: {}}`, `spec.podSelector.matchExpressions: Invalid value` + operator},
+		{"K4 NotIn with no value", `{podSelector: {}, nodeSelector: {matchExpressions: [{key: app, operator: NotIn, values: []}]}}`, `spec.nodeSelector.matchExpressions: Invalid value` + operator},
+		{"K4 Exists with a value", `{podSelector: {}, nodeSelector: {matchExpressions: [{key: spot, operator: Exists, values: ["true"]}]}}`, `spec.nodeSelector.matchExpressions: Invalid value` + operator},
+		{"K4 label value not a string", `{podSelector: {matchLabels: {app: 5}}, nodeSelector: {}}`, `spec.podSelector.matchLabels.app: Invalid value: "integer"`},
+		{"weight below 0", `{podSelector: {}, nodeSelector: {}, weight: -1}`, `spec.weight: Invalid value: -1: spec.weight in body should be greater than or equal to 0`},
+		{"weight above an int32", `{podSelector: {}, nodeSelector: {}, weight: 2147483648}`, `must be of type integer with format int32 in spec.weight`},
+		{"matchLabelKeys not a key", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a b]}`, `spec.matchLabelKeys[0]: Invalid value: "a b": write a label key, such as pod-template-hash or example.com/revision`},
+		{"matchLabelKeys twice", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a, a]}`, `spec.matchLabelKeys[1]: Duplicate value: "a"`},
+		{"matchLabelKeys too many", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15, k16, k17]}`, `spec.matchLabelKeys: Too many: 17: must have at most 16 items`},
+		{"misspelt field", `{podSelector: {}, nodeSelector: {}, targetSize: 40%}`, `spec.targetSize: Forbidden: unknown field`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			errs := server.create(t, policyObject(t, tt.spec).Object)
+			require.NotEmpty(t, errs)
+			assert.ErrorContains(t, errs.ToAggregate(), tt.message)
+		})
+	}
+}

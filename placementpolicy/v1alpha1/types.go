@@ -1,0 +1,125 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// The comments on the types below are also what `kubectl explain placementpolicy` prints.
+
+// EnforcementMode says what happens to a pod when the nodes that it should go to have no room.
+// +kubebuilder:validation:Enum=BestEffort;Strict
+type EnforcementMode string
+
+const (
+	// BestEffort lets the pod go to the other nodes.
+	BestEffort EnforcementMode = "BestEffort"
+	// Strict keeps the pod pending rather than break the ratio.
+	Strict EnforcementMode = "Strict"
+)
+
+// Action says which nodes are the target group.
+// +kubebuilder:validation:Enum=Must;MustNot
+type Action string
+
+const (
+	// Must makes the nodes that the node selector matches the target group.
+	Must Action = "Must"
+	// MustNot makes the nodes that the node selector does not match the target group.
+	MustNot Action = "MustNot"
+)
+
+// PlacementPolicy asks the scheduler to place a share of some pods on some nodes, such as 40% of the pods of an
+// application on spot nodes, and the rest on the other nodes.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=pp
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.enforcementMode`
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.policy.action`
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.policy.targetSize`
+// +kubebuilder:printcolumn:name="Weight",type=integer,JSONPath=`.spec.weight`,priority=1
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.spec.podSelector`,priority=1
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodeSelector`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PlacementPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says which pods are to be placed where.
+	// +required
+	Spec PlacementPolicySpec `json:"spec"`
+}
+
+// PlacementPolicySpec says which pods are to be placed where.
+// +kubebuilder:validation:XValidation:rule="has(self.podSelector)",reason=FieldValueRequired,fieldPath=".podSelector",message="write the labels of the pods to place, or {} for every pod of the namespace"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector)",reason=FieldValueRequired,fieldPath=".nodeSelector",message="write the labels of the nodes that policy.action is about, or {} for every node"
+type PlacementPolicySpec struct {
+	// weight decides which policy governs a pod that several policies select: the one with the highest weight, then a
+	// Strict one before a BestEffort one, then the first by name. An integer of 0 or more; 0 by default.
+	// +optional
+	// +default=0
+	// +kubebuilder:validation:Minimum=0
+	Weight int32 `json:"weight,omitempty"`
+
+	// enforcementMode says what happens to a pod when the nodes that it should go to have no room. Strict keeps it
+	// pending rather than break the ratio. BestEffort, the default, lets it go to the other nodes.
+	// +optional
+	// +default="BestEffort"
+	EnforcementMode EnforcementMode `json:"enforcementMode,omitempty"`
+
+	// podSelector selects the pods to place, by their labels, among those of the policy's own namespace. Required: {}
+	// selects all of them.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",fieldPath=".matchExpressions",message="write the operator In or NotIn with values, or Exists or DoesNotExist without values"
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// nodeSelector divides the nodes, by their labels, into those that it matches and the others; policy.action says
+	// which of the two groups is the target. Required: {} matches every node.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",fieldPath=".matchExpressions",message="write the operator In or NotIn with values, or Exists or DoesNotExist without values"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// matchLabelKeys are keys of pod labels. The selected pods that agree on the values of all these labels are held to
+	// policy.targetSize by themselves, apart from the others; a label that a pod lacks is left out. By default
+	// [pod-template-hash]: each revision of a Deployment by itself, so that a rolling update ends on the ratio. []
+	// counts all selected pods together. At most 16 keys.
+	// +optional
+	// +default=["pod-template-hash"]
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="write a label key, such as pod-template-hash or example.com/revision"
+	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`
+
+	// policy says how many of the pods are to be placed in which group of nodes. By default all of them on nodes that
+	// nodeSelector matches.
+	// +optional
+	// +default={}
+	Policy Policy `json:"policy,omitzero"`
+}
+
+// Policy says how many of the pods are to be placed in which group of nodes.
+type Policy struct {
+	// action says which nodes are the target group: with Must, the default, those that nodeSelector matches; with
+	// MustNot those that it does not match.
+	// +optional
+	// +default="Must"
+	Action Action `json:"action,omitempty"`
+
+	// targetSize is how many of the pods belong in the target group: an integer of 0 or more, or a percentage from 0% to
+	// 100%, rounded down to whole pods. The rest belong on the other nodes. 100% by default.
+	// +optional
+	// +default="100%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[0-9]{1,2})%$')",message="write an integer of 0 or more, or a percentage from 0% to 100%, such as 40%"
+	TargetSize *intstr.IntOrString `json:"targetSize,omitempty"`
+}
+
+// PlacementPolicyList is a list of placement policies.
+// +kubebuilder:object:root=true
+type PlacementPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []PlacementPolicy `json:"items"`
+}

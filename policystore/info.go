@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,6 +16,24 @@ type PolicyInfo struct {
 	Err error
 	// Cohorts are the cohorts with at least one qualifying pod, in the order of their labels.
 	Cohorts []Cohort
+
+	spec *compiledPolicy
+}
+
+// GroupOf returns the group that a node with these labels is in: Target or Other, or NoGroup if the policy is invalid.
+func (i PolicyInfo) GroupOf(nodeLabels map[string]string) Group {
+	if i.spec == nil {
+		return NoGroup
+	}
+	return i.spec.groupOf(labels.Set(nodeLabels))
+}
+
+// TargetOf returns how many of n pods belong in the target group; 0 if the policy is invalid.
+func (i PolicyInfo) TargetOf(n int) int {
+	if i.spec == nil {
+		return 0
+	}
+	return i.spec.target(n)
 }
 
 // Cohort is the pods that a policy governs and that agree on its MatchLabelKeys.
@@ -36,7 +55,7 @@ type Cohort struct {
 }
 
 func (p *policy) info() PolicyInfo {
-	info := PolicyInfo{Err: p.err, Policy: Policy{NamespacedName: p.key}}
+	info := PolicyInfo{Err: p.err, Policy: Policy{NamespacedName: p.key}, spec: p.spec}
 	if p.spec == nil {
 		return info
 	}

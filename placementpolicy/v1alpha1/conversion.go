@@ -31,8 +31,7 @@ func FromUnstructured(u *unstructured.Unstructured) (*PlacementPolicy, error) {
 // ToPolicy converts p to the policy that a [policystore.Store] takes. What p leaves out gets the same defaults as an API
 // server would give it. The result shares the selectors and keys of p: they must not change afterwards.
 //
-// The error lists what [policystore.Policy.Validate] finds wrong, by field. The policy is returned all the same: a store
-// that is given it stops using an earlier, valid version.
+// The error lists what [policystore.Policy.Validate] finds wrong, by field.
 func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
 	policy := policystore.Policy{
 		NamespacedName:  types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
@@ -48,7 +47,7 @@ func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
 	if err == nil {
 		return policy, nil
 	}
-	// Validate names the fields as they are below spec.
+	// Validate names the fields from spec on. The errors are its caller's own.
 	if list := utilerrors.Aggregate(nil); errors.As(err, &list) {
 		for _, e := range list.Errors() {
 			if f := (*field.Error)(nil); errors.As(e, &f) {
@@ -57,5 +56,5 @@ func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
 		}
 		err = list
 	}
-	return policy, fmt.Errorf("invalid placement policy %s: %w", policy.NamespacedName, err)
+	return policystore.Policy{}, fmt.Errorf("invalid placement policy %s: %w", policy.NamespacedName, err)
 }

@@ -1,10 +1,17 @@
 package v1alpha1_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
@@ -128,4 +135,62 @@ func TestRefused(t *testing.T) {
 			assert.ErrorContains(t, errs.ToAggregate(), tt.message)
 		})
 	}
+}
+
+// Manifests as they were written for the plugin that this one replaces apply unchanged and keep their meaning.
+func TestAncestorManifestsAreAccepted(t *testing.T) {
+	server := newAPIServer(t)
+	for _, mode := range []string{"BestEffort", "Strict"} {
+		for _, action := range []string{"Must", "MustNot"} {
+			for _, size := range []string{"40%", "4"} {
+				obj := object(t, fmt.Sprintf(`
+apiVersion: placement-policy.scheduling.x-k8s.io/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: nginx
+spec:
+  weight: 100
+  enforcementMode: %s
+  podSelector:
+    matchLabels:
+      app: nginx
+  nodeSelector:
+    matchLabels:
+      node: want
+  policy:
+    action: %s
+    targetSize: %s
+`, mode, action, size))
+				want := obj.DeepCopy()
+				require.NoError(t, unstructured.SetNestedStringSlice(want.Object, []string{"pod-template-hash"}, "spec", "matchLabelKeys"))
+				require.Empty(t, server.create(t, obj.Object))
+				assert.Equal(t, want, obj)
+			}
+		}
+	}
+}
+
+func TestExamplesAreAccepted(t *testing.T) {
+	server := newAPIServer(t)
+	files, err := filepath.Glob("../../examples/policies/*.yaml")
+	require.NoError(t, err)
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, manifest := range strings.Split(string(data), "\n---\n") {
+			obj := object(t, manifest)
+			if obj.GetKind() == "Deployment" {
+				assert.NoError(t, yaml.UnmarshalStrict([]byte(manifest), &appsv1.Deployment{}), file)
+				continue
+			}
+			require.Empty(t, server.create(t, obj.Object), file)
+			p, err := v1alpha1.FromUnstructured(obj)
+			require.NoError(t, err, file)
+			_, err = p.ToPolicy()
+			assert.NoError(t, err, file)
+		}
+	}
+	assert.Equal(t, []string{"besteffort-must.yaml", "besteffort-mustnot.yaml", "spot-pool.yaml", "strict-must.yaml", "strict-mustnot.yaml"}, names)
 }

@@ -79,30 +79,24 @@ func (w *world) set(p policystore.Policy) {
 // addNodes adds nodes with room for so many pods each.
 func (w *world) addNodes(room int, labels map[string]string, names ...string) {
 	for _, name := range names {
-		w.nodes[name] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		w.nodes[name] = newNode(name, labels)
 		w.room[name] = room
 		w.AddNode(w.nodes[name])
 	}
 }
 
 func (w *world) relabelNode(name string, labels map[string]string) {
-	w.nodes[name] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	w.nodes[name] = newNode(name, labels)
 	w.UpdateNode(w.nodes[name])
 }
 
-// create creates pods that the policy web selects, pending unless edited.
+// create creates pods by newPod and tells the store of them.
 func (w *world) create(n int, edits ...func(*v1.Pod)) (names []string) {
 	for range n {
 		w.created++
 		name := fmt.Sprintf("web-%03d", w.created)
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
-		}}
-		for _, edit := range edits {
-			edit(pod)
-		}
-		w.pods[name] = pod
-		w.AddPod(pod)
+		w.pods[name] = newPod(name, edits...)
+		w.AddPod(w.pods[name])
 		names = append(names, name)
 	}
 	return names
@@ -210,6 +204,21 @@ func (w *world) split() string {
 func (w *world) requireSplit(want string) {
 	w.t.Helper()
 	require.Equal(w.t, want, w.split())
+}
+
+func newNode(name string, labels map[string]string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// newPod returns a pod that the policy web selects, pending unless edited.
+func newPod(name string, edits ...func(*v1.Pod)) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
+	}}
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
 }
 
 // Edits of a pod.

@@ -1,0 +1,287 @@
+package policystore_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+// event is something that the store is told.
+type event struct {
+	name string
+	do   func(*world)
+}
+
+// interleavings returns each sequence in which the events of two sources may come, each source in its own order.
+func interleavings(a, b []event) (all [][]event) {
+	if len(a) == 0 || len(b) == 0 {
+		return [][]event{slices.Concat(a, b)}
+	}
+	for _, rest := range interleavings(a[1:], b) {
+		all = append(all, slices.Concat(a[:1], rest))
+	}
+	for _, rest := range interleavings(a, b[1:]) {
+		all = append(all, slices.Concat(b[:1], rest))
+	}
+	return all
+}
+
+func TestRaces(t *testing.T) {
+	strict40 := must(policystore.Strict, "40%")
+	cluster := func(t *testing.T, policies ...policystore.Policy) *world {
+		w := newWorld(t, policies...)
+		w.addNodes(100, spot, "m1")
+		w.addNodes(100, nil, "o1")
+		return w
+	}
+
+	// The first four are between informer and scheduling cycle, about one pod.
+	shows := func(name string, edits ...func(*v1.Pod)) event {
+		return event{"informer shows it " + name, func(w *world) { w.UpdatePod(nil, newPod("pod", edits...)) }}
+	}
+	deletes := event{"informer deletes it", func(w *world) { w.RemovePod(newPod("pod")) }}
+	reserve := event{"Reserve", func(w *world) { require.NoError(w.t, w.AssumePod(newPod("pod"), "m1")) }}
+	unreserve := event{"Unreserve", func(w *world) { w.ForgetPod(newPod("pod")) }}
+	for _, race := range []struct {
+		name                string
+		informer, scheduler []event
+		want                string
+	}{
+		{"1 an update that is older than the reservation does not undo it",
+			[]event{shows("pending"), shows("with a new label", labelled("new", ""))}, []event{reserve}, "1/0"},
+		{"2 bind is reported as failed but stored",
+			[]event{shows("pending"), shows("bound", onNode("m1"))}, []event{reserve, unreserve}, "1/0"},
+		{"3 the pod is deleted in its scheduling cycle",
+			[]event{shows("pending"), deletes}, []event{reserve, unreserve}, "0/0"},
+		{"3 the pod terminates in its scheduling cycle",
+			[]event{shows("pending"), shows("terminating", terminating), deletes}, []event{reserve, unreserve}, "0/0"},
+		{"4 the pod is bound to another node than the reserved one",
+			[]event{shows("pending"), shows("bound", onNode("o1"))}, []event{reserve}, "0/1"},
+	} {
+		t.Run(race.name, func(t *testing.T) {
+			for _, order := range interleavings(race.informer, race.scheduler) {
+				w := cluster(t, must(policystore.Strict, "100%"))
+				var names []string
+				for _, e := range order {
+					e.do(w)
+					names = append(names, e.name)
+					require.Containsf(t, []string{"0/0", "1/0", "0/1"}, w.split(), "after %v", names)
+				}
+				require.Equalf(t, race.want, w.split(), "after %v", names)
+				if race.want != "0/0" {
+					w.RemovePod(newPod("pod"))
+				}
+			}
+		})
+	}
+
+	t.Run("5 the first decision after a restart counts what runs", func(t *testing.T) {
+		before := cluster(t, strict40)
+		before.run(10)
+		before.remove(before.on("m1")[0])
+		pod := before.pods[before.create(3)[0]]
+
+		after := newWorld(t)
+		for name, pod := range before.pods {
+			after.pods[name] = pod
+			after.AddPod(pod)
+		}
+		after.addNodes(100, nil, "o1")
+		after.addNodes(100, spot, "m1")
+		after.set(strict40)
+
+		want, _ := before.Policy(web)
+		got, _ := after.Policy(web)
+		assert.Equal(t, want, got)
+		after.requireSplit("3/6")
+		d, _ := after.Decide(pod)
+		assert.Equal(t, target, d.Preferred)
+	})
+
+	t.Run("6 a node with pods on it, bound or reserved, changes or goes", func(t *testing.T) {
+		w := cluster(t, strict40)
+		w.run(5)
+		w.create(5)
+		w.schedule()
+		w.requireSplit("4/6")
+		node := func(labels map[string]string) *v1.Node { return newNode("m1", labels) }
+		for _, step := range []struct {
+			event string
+			do    func()
+			want  string
+		}{
+			{"the label goes", func() { w.UpdateNode(node(nil)) }, "0/10"},
+			{"the label comes", func() { w.UpdateNode(node(spot)) }, "4/6"},
+			{"an unrelated label comes", func() { w.UpdateNode(node(map[string]string{"pool": "spot", "zone": "a"})) }, "4/6"},
+			{"it is deleted", func() { w.RemoveNode(node(nil)) }, "0/6"},
+			{"its pods are bound all the same", w.bind, "0/6"},
+			{"a pod on it is deleted", func() { w.remove(w.on("m1")[0]) }, "0/6"},
+			{"it comes back", func() { w.AddNode(node(spot)) }, "3/6"},
+			{"it is deleted and comes back without the label", func() { w.RemoveNode(node(spot)); w.AddNode(node(nil)) }, "0/9"},
+		} {
+			step.do()
+			require.Equal(t, step.want, w.split(), step.event)
+		}
+	})
+
+	t.Run("7 a policy is edited while pods run", func(t *testing.T) {
+		w := newWorld(t)
+		w.addNodes(10, map[string]string{"pool": "spot", "arch": "arm"}, "spot-arm")
+		w.addNodes(10, spot, "spot-x86")
+		w.addNodes(10, nil, "o1")
+		w.create(1, onNode("spot-arm"), labelled("tier", "a"))
+		w.create(3, onNode("spot-x86"), labelled("tier", "a"))
+		w.create(6, onNode("o1"))
+		type policy = policystore.Policy
+		selector := func(key, value string) *metav1.LabelSelector {
+			return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+		}
+		rival := must(policystore.Strict, "40%")
+		rival.Name, rival.Weight = "rival", 5
+		w.set(rival)
+
+		edited := strict40
+		for _, step := range []struct {
+			edit   string
+			do     func(*policy)
+			want   string
+			target int
+		}{
+			{"weight", func(p *policy) { p.Weight = 10 }, "4/6", 4},
+			{"target", func(p *policy) { p.TargetSize = new(intstr.FromString("80%")) }, "4/6", 8},
+			{"podSelector", func(p *policy) { p.PodSelector = selector("tier", "a") }, "4/0", 3},
+			{"nodeSelector", func(p *policy) { p.NodeSelector = selector("arch", "arm") }, "1/3", 3},
+			{"action", func(p *policy) { p.Action = policystore.MustNot }, "3/1", 3},
+			{"podSelector again", func(p *policy) { p.PodSelector = &metav1.LabelSelector{} }, "9/1", 8},
+			{"mode", func(p *policy) { p.EnforcementMode = policystore.BestEffort }, "9/1", 8},
+			{"weight, to below another policy's", func(p *policy) { p.Weight = 4 }, "0/0", 0},
+			{"weight, to another policy's, which is Strict", func(p *policy) { p.Weight = 5 }, "0/0", 0},
+			{"weight, to above", func(p *policy) { p.Weight = 6 }, "9/1", 8},
+		} {
+			step.do(&edited)
+			w.set(edited)
+			require.Equal(t, step.want, w.split(), step.edit)
+			if step.target > 0 {
+				info, _ := w.Policy(web)
+				require.Equal(t, step.target, info.Cohorts[0].Target, step.edit)
+				d, _ := w.Decide(w.pods[w.on("spot-arm")[0]])
+				require.Equal(t, edited.EnforcementMode, d.EnforcementMode(), step.edit)
+			}
+		}
+	})
+
+	t.Run("8 a pod changes while it is reserved", func(t *testing.T) {
+		for name, change := range map[string]struct {
+			edit       func(*v1.Pod)
+			want       string
+			qualifying []int // of each cohort
+		}{
+			"its labels leave the policy":  {labelled("app", "debug"), "3/6", []int{9}},
+			"its labels change the cohort": {labelled("pod-template-hash", "new"), "4/6", []int{9, 1}},
+			"it terminates":                {terminating, "3/6", []int{9}},
+			"it completes":                 {finished, "3/6", []int{9}},
+			"it fails":                     {func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }, "3/6", []int{9}},
+		} {
+			w := cluster(t, strict40)
+			w.create(3, onNode("m1"))
+			w.create(6, onNode("o1"))
+			pod := w.create(1)[0]
+			w.schedule()
+			w.requireSplit("4/6")
+			w.update(change.edit, pod)
+			require.Equal(t, change.want, w.split(), name)
+			info, _ := w.Policy(web)
+			var qualifying []int
+			for _, cohort := range info.Cohorts {
+				qualifying = append(qualifying, cohort.Qualifying)
+			}
+			require.Equal(t, change.qualifying, qualifying, name)
+			w.ForgetPod(w.pods[pod])
+			require.Equal(t, "3/6", w.split(), name)
+		}
+	})
+
+	t.Run("8 a pod counts when it has lost its scheduling gates", func(t *testing.T) {
+		w := cluster(t, strict40)
+		w.run(2)
+		pod := w.create(1, func(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}} })[0]
+		qualifying := func() int {
+			info, _ := w.Policy(web)
+			return info.Cohorts[0].Qualifying
+		}
+		assert.Equal(t, 2, qualifying())
+		w.update(func(pod *v1.Pod) { pod.Spec.SchedulingGates = nil }, pod)
+		assert.Equal(t, 3, qualifying())
+		w.schedule()
+		w.requireSplit("1/2")
+	})
+
+	t.Run("9 two profiles compete for the last place", func(t *testing.T) {
+		w := cluster(t, strict40)
+		w.create(3, onNode("m1"))
+		w.create(6, onNode("o1"))
+		pods := w.create(2)
+		for range 100 {
+			for _, pod := range pods {
+				d, _ := w.Decide(w.pods[pod])
+				require.True(t, d.Allows(target))
+			}
+			errs := make([]error, 2)
+			var wg sync.WaitGroup
+			for i, pod := range pods {
+				wg.Go(func() { errs[i] = w.AssumePod(w.pods[pod], "m1") })
+			}
+			wg.Wait()
+			if errs[0] != nil {
+				slices.Reverse(errs)
+				slices.Reverse(pods)
+			}
+			require.NoError(t, errs[0])
+			var quota *policystore.QuotaError
+			require.True(t, errors.As(errs[1], &quota))
+			require.Equal(t, target, quota.Group)
+			require.EqualError(t, quota, "placement policy default/web: target group full (4 of 4 pods; 11 qualify)")
+			w.requireSplit("4/6")
+			require.NoError(t, w.AssumePod(w.pods[pods[1]], "o1"))
+			w.requireSplit("4/7")
+			w.ForgetPod(w.pods[pods[0]])
+			w.ForgetPod(w.pods[pods[1]])
+		}
+	})
+
+	for name, spoil := range map[string]func(*world) error{
+		"11 a policy becomes invalid":    func(w *world) error { return w.SetPolicy(must(policystore.Strict, "400%")) },
+		"11 a policy becomes unreadable": func(w *world) error { err := errors.New("not a policy"); w.RejectPolicy(web, err); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := must(policystore.BestEffort, "20%")
+			next.Name = "next"
+			w := cluster(t, strict40, next)
+			w.create(4, onNode("m1"))
+			w.create(6, onNode("o1"))
+			pod := w.pods[w.create(1)[0]]
+
+			err := spoil(w)
+			info, _ := w.Policy(web)
+			assert.Equal(t, err, info.Err)
+			assert.Empty(t, info.Cohorts)
+			d, _ := w.Decide(pod)
+			assert.Equal(t, "next", d.Policy.Name, "the next policy governs its pods")
+			assert.Equal(t, []int{11, 4, 6}, []int{d.Qualifying, d.Managed, d.Other})
+
+			w.set(strict40)
+			w.requireSplit("4/6")
+			info, _ = w.Policy(web)
+			assert.NoError(t, info.Err)
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package policystore_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+// canary is a policy that takes some pods away from the policy web.
+func canary() policystore.Policy {
+	p := must(policystore.Strict, "50%")
+	p.Name, p.Weight = "canary", 100
+	p.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "true"}}
+	return p
+}
+
+// permutations calls visit with each order of the numbers below n.
+func permutations(n int, visit func(order []int)) {
+	order := make([]int, 0, n)
+	var extend func()
+	extend = func() {
+		if len(order) == n {
+			visit(order)
+			return
+		}
+		for i := range n {
+			if !slices.Contains(order, i) {
+				order = append(order, i)
+				extend()
+				order = order[:len(order)-1]
+			}
+		}
+	}
+	extend()
+}
+
+// The store must come to the same view in whatever order objects arrive, and to nothing in whatever order they go.
+func TestOrderOfArrival(t *testing.T) {
+	m1, o1 := newNode("m1", spot), newNode("o1", nil)
+	managed := newPod("managed", onNode("m1"), controlledBy("rs"))
+	pending := newPod("pending", controlledBy("rs"))
+	both := newPod("both", onNode("o1"), labelled("canary", "true"))
+	objects := []struct{ add, remove func(*policystore.Store) }{
+		{func(s *policystore.Store) { _ = s.SetPolicy(must(policystore.Strict, "40%")) }, func(s *policystore.Store) { s.RemovePolicy(web) }},
+		{func(s *policystore.Store) { _ = s.SetPolicy(canary()) }, func(s *policystore.Store) { s.RemovePolicy(canary().NamespacedName) }},
+		{func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }, func(s *policystore.Store) { s.RemoveNode(m1); s.RemoveNode(o1) }},
+		{func(s *policystore.Store) { s.AddPod(managed) }, func(s *policystore.Store) { s.RemovePod(managed) }},
+		{func(s *policystore.Store) { s.AddPod(pending) }, func(s *policystore.Store) { s.RemovePod(pending) }},
+		{func(s *policystore.Store) { s.AddPod(both) }, func(s *policystore.Store) { s.RemovePod(both) }},
+		{func(s *policystore.Store) { s.SetWorkloadSize("rs", 5) }, func(s *policystore.Store) { s.RemoveWorkload("rs") }},
+	}
+
+	view := func(s *policystore.Store) (infos []policystore.PolicyInfo) {
+		for _, key := range s.Policies() {
+			info, _ := s.Policy(key)
+			infos = append(infos, info)
+		}
+		return infos
+	}
+
+	reference := policystore.New()
+	for _, object := range objects {
+		object.add(reference)
+	}
+	want := view(reference)
+	type counts struct{ qualifying, size, target, managed, other int }
+	var got []counts
+	for _, info := range want {
+		c := info.Cohorts[0]
+		got = append(got, counts{c.Qualifying, c.Size, c.Target, c.Managed, c.Other})
+	}
+	require.Equal(t, []counts{{1, 1, 0, 0, 1}, {2, 5, 2, 1, 0}}, got)
+
+	permutations(len(objects), func(order []int) {
+		s := policystore.New()
+		for _, i := range order {
+			objects[i].add(s)
+		}
+		require.Equal(t, want, view(s), order)
+		for _, i := range order {
+			objects[i].remove(s)
+		}
+		policystore.RequireEmpty(t, s)
+	})
+}
+
+// A handler may see an event twice: after a relist, say. The second time nothing may change, and nobody need be told.
+func TestEventsTwice(t *testing.T) {
+	m1, o1 := newNode("m1", spot), newNode("o1", nil)
+	pod := func(edits ...func(*v1.Pod)) *v1.Pod { return newPod("pod", append(edits, controlledBy("rs"))...) }
+	next := newPod("next")
+
+	once, twice := policystore.New(), policystore.New()
+	var told []types.NamespacedName
+	twice.Subscribe(func(key types.NamespacedName) { told = append(told, key) })
+	for _, event := range []struct {
+		name string
+		do   func(*policystore.Store)
+	}{
+		{"SetWorkloadSize", func(s *policystore.Store) { s.SetWorkloadSize("rs", 5) }},
+		{"SetPolicy", func(s *policystore.Store) { _ = s.SetPolicy(must(policystore.Strict, "40%")) }},
+		{"AddNode", func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }},
+		{"AssumePod of an unknown pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), "m1") }},
+		{"AddPod", func(s *policystore.Store) { s.AddPod(pod()) }},
+		{"UpdatePod, bound", func(s *policystore.Store) { s.UpdatePod(pod(), pod(onNode("m1"))) }},
+		{"ForgetPod of a bound pod", func(s *policystore.Store) { s.ForgetPod(pod()) }},
+		{"AssumePod of a bound pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), "o1") }},
+		{"AddPod of another", func(s *policystore.Store) { s.AddPod(next) }},
+		{"AssumePod", func(s *policystore.Store) { _ = s.AssumePod(next, "o1") }},
+		{"ForgetPod", func(s *policystore.Store) { s.ForgetPod(next) }},
+		{"UpdateNode", func(s *policystore.Store) { s.UpdateNode(newNode("m1", nil)) }},
+		{"RemoveNode", func(s *policystore.Store) { s.RemoveNode(o1) }},
+		{"UpdatePod, relabelled", func(s *policystore.Store) { s.UpdatePod(nil, pod(onNode("m1"), labelled("app", "debug"))) }},
+		{"UpdatePod, finished", func(s *policystore.Store) { s.UpdatePod(nil, pod(onNode("m1"), finished)) }},
+		{"RemovePod", func(s *policystore.Store) { s.RemovePod(pod()); s.RemovePod(next) }},
+		{"RemoveWorkload", func(s *policystore.Store) { s.RemoveWorkload("rs") }},
+		{"RemovePolicy", func(s *policystore.Store) { s.RemovePolicy(web) }},
+		{"RemoveNode of the last", func(s *policystore.Store) { s.RemoveNode(m1) }},
+	} {
+		event.do(once)
+		event.do(twice)
+		told = nil
+		event.do(twice)
+		if event.name != "SetPolicy" {
+			require.Empty(t, told, event.name)
+		}
+		want, wantOK := once.Policy(web)
+		got, gotOK := twice.Policy(web)
+		require.Equal(t, wantOK, gotOK, event.name)
+		require.Equal(t, want, got, event.name)
+	}
+	policystore.RequireEmpty(t, twice)
+}
+
+// A StatefulSet reuses its pods' names, and an informer may show the old pod's end and the new one's start as one update.
+func TestReplacedPod(t *testing.T) {
+	w := newWorld(t, must(policystore.Strict, "100%"))
+	w.addNodes(10, spot, "m1")
+	name := w.create(1, onNode("m1"))[0]
+	old, replacement := w.pods[name], newPod(name)
+	replacement.UID = "replacement"
+	w.pods[name] = replacement
+	w.UpdatePod(old, replacement)
+
+	info, _ := w.Policy(web)
+	require.Len(t, info.Cohorts, 1)
+	assert.Equal(t, []types.UID{"replacement"}, slices.Collect(info.Cohorts[0].QualifyingPods.All()))
+	w.requireSplit("0/0")
+
+	w.RemovePod(old) // comes late
+	require.NoError(t, w.AssumePod(replacement, "m1"))
+	w.requireSplit("1/0")
+}
+
+// Each operation tells of the policies whose spec or counts it has changed, each once; and of no others.
+func TestSubscribe(t *testing.T) {
+	w := newWorld(t)
+	var told []string
+	cancel := w.Subscribe(func(key types.NamespacedName) {
+		w.Policy(key) // the lock must be free
+		told = append(told, key.Name)
+	})
+	pod := func(edits ...func(*v1.Pod)) *v1.Pod { return newPod("pod", append(edits, controlledBy("rs"))...) }
+	canaryPod := func(edits ...func(*v1.Pod)) *v1.Pod {
+		return newPod("canary", append(edits, labelled("canary", "true"))...)
+	}
+	last := newPod("last")
+	nothing := []string(nil)
+
+	for _, step := range []struct {
+		event string
+		do    func()
+		want  []string
+	}{
+		{"a node comes without pods", func() { w.AddNode(newNode("m1", spot)) }, nothing},
+		{"a policy comes", func() { w.set(must(policystore.Strict, "50%")) }, []string{"web"}},
+		{"a pod comes that no policy selects", func() { w.AddPod(newPod("api", labelled("app", "api"))) }, nothing},
+		{"a pod comes", func() { w.AddPod(pod()) }, []string{"web"}},
+		{"its status changes", func() { w.AddPod(pod(func(pod *v1.Pod) { pod.Status.Phase = v1.PodRunning })) }, nothing},
+		{"it gets an unrelated label", func() { w.AddPod(pod(labelled("new", ""))) }, nothing},
+		{"its workload tells its size", func() { w.SetWorkloadSize("rs", 2) }, []string{"web"}},
+		{"another workload tells its size", func() { w.SetWorkloadSize("other", 2) }, nothing},
+		{"a place is reserved", func() { require.NoError(t, w.AssumePod(pod(), "m1")) }, []string{"web"}},
+		{"a second one is refused", func() { require.Error(t, w.AssumePod(newPod("second", controlledBy("rs")), "m1")) }, nothing},
+		{"the place is given back", func() { w.ForgetPod(pod()) }, []string{"web"}},
+		{"a pod is bound", func() { w.AddPod(pod(onNode("m1"))) }, []string{"web"}},
+		{"a pod comes", func() { w.AddPod(canaryPod(onNode("m1"))) }, []string{"web"}},
+		{"a policy takes it away", func() { w.set(canary()) }, []string{"canary", "web"}},
+		{"the policy is edited", func() { p := canary(); p.TargetSize = nil; w.set(p) }, []string{"canary"}},
+		{"an unrelated label of a node changes", func() { w.UpdateNode(newNode("m1", map[string]string{"pool": "spot", "new": ""})) }, nothing},
+		{"a node changes group with the pods of both", func() { w.UpdateNode(newNode("m1", nil)) }, []string{"canary", "web"}},
+		{"the node goes", func() { w.RemoveNode(newNode("m1", nil)) }, []string{"canary", "web"}},
+		{"a pod is relabelled from one to the other", func() { w.AddPod(newPod("canary")) }, []string{"canary", "web"}},
+		{"a pod completes", func() { w.AddPod(newPod("canary", finished)) }, []string{"web"}},
+		{"it is deleted", func() { w.RemovePod(newPod("canary")) }, nothing},
+		{"a pod is deleted", func() { w.RemovePod(pod()) }, []string{"web"}},
+		{"a policy becomes unreadable", func() { w.RejectPolicy(web, assert.AnError) }, []string{"web"}},
+		{"policies go", func() { w.RemovePolicy(web); w.RemovePolicy(canary().NamespacedName) }, []string{"canary", "web"}},
+		{"the subscription has ended", func() { cancel(); w.set(must(policystore.Strict, "50%")); w.AddPod(last) }, nothing},
+	} {
+		told = nil
+		step.do()
+		slices.Sort(told)
+		require.Equal(t, step.want, told, step.event)
+	}
+
+	w.RemovePod(last)
+	w.RemovePod(newPod("api"))
+	w.RemoveWorkload("rs")
+	w.RemoveWorkload("other")
+}

@@ -131,3 +131,41 @@ func TestSequence(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyGroup(t *testing.T) {
+	for size, want := range map[string]policystore.Group{"0%": other, "0": other, "100%": target, "1%": policystore.NoGroup, "99%": policystore.NoGroup, "100": policystore.NoGroup} {
+		for mode, want := range map[policystore.EnforcementMode]policystore.Group{policystore.Strict: want, policystore.BestEffort: policystore.NoGroup} {
+			w := newWorld(t, must(mode, size))
+			d, _ := w.Decide(newPod("pod"))
+			group, ok := d.OnlyGroup()
+			assert.Equal(t, want, group, "%s %s", mode, size)
+			assert.Equal(t, want != policystore.NoGroup, ok)
+		}
+	}
+}
+
+func TestAllowsMoreThan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   bool
+	}{
+		"nothing changes":         {func(*world) {}, false},
+		"a place is taken":        {func(w *world) { w.create(1, onNode("o1")) }, false},
+		"a pod is replaced":       {func(w *world) { w.remove(w.on("m1")[0]); w.create(1) }, true},
+		"the target rises":        {func(w *world) { w.set(must(policystore.Strict, "80%")) }, true},
+		"the target sinks":        {func(w *world) { w.set(must(policystore.Strict, "20%")) }, false},
+		"the mode is relaxed":     {func(w *world) { w.set(must(policystore.BestEffort, "40%")) }, true},
+		"nodes change group":      {func(w *world) { p := must(policystore.Strict, "40%"); p.Action = policystore.MustNot; w.set(p) }, true},
+		"another policy takes it": {func(w *world) { p := must(policystore.Strict, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, true},
+	} {
+		w := newWorld(t, must(policystore.Strict, "40%"))
+		w.addNodes(10, spot, "m1")
+		w.addNodes(10, nil, "o1")
+		w.create(4, onNode("m1"))
+		w.create(5, onNode("o1"))
+		earlier, _ := w.Decide(newPod("pod"))
+		tc.change(w)
+		later, _ := w.Decide(newPod("pod"))
+		assert.Equal(t, tc.want, later.AllowsMoreThan(earlier), name)
+	}
+}

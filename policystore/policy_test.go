@@ -69,6 +69,8 @@ func TestInvalidPolicy(t *testing.T) {
 				info, ok := w.Policy(web)
 				assert.True(t, ok)
 				assert.Equal(t, policystore.PolicyInfo{Policy: policy{NamespacedName: web}, Err: err}, info)
+				assert.Equal(t, policystore.NoGroup, info.GroupOf(spot))
+				assert.Zero(t, info.TargetOf(10))
 				_, governed := w.Decide(w.pods[pods[0]])
 				assert.False(t, governed)
 				_, governed = w.Decide(w.pods[pods[1]])
@@ -91,6 +93,8 @@ func TestPolicyDefaults(t *testing.T) {
 		Action:          policystore.Must,
 		TargetSize:      new(intstr.FromString("100%")),
 	}, info.Policy)
+	assert.Equal(t, policystore.Target, info.GroupOf(nil))
+	assert.Equal(t, 10, info.TargetOf(10))
 
 	for name, policy := range map[string]policystore.Policy{
 		"defaults":          info.Policy,

@@ -11,7 +11,8 @@ import (
 )
 
 // Store tracks policies, nodes and pods, and decides where pods go. All methods are safe for concurrent use; none blocks
-// for anything but the store's own lock. Objects that are passed in are read, never changed or kept.
+// for anything but the store's own lock. Pods and nodes that are passed in are read, never changed or kept; policies are
+// kept, and must not be changed any more.
 type Store struct {
 	// mu guards state. While it is held nothing is called that takes another lock but those of the cohorts' sets.
 	mu    sync.RWMutex

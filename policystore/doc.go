@@ -1,0 +1,63 @@
+// Package policystore tracks placement policies, and the pods and nodes that they are about, in memory, and decides from
+// counts alone where the next pod may and should go. What it keeps and hands out is immutable: pods and nodes are read,
+// never changed or kept; a [Policy] must not be changed once it was passed in or handed out; a [Decision] and the
+// numbers of a [PolicyInfo] stay as they are when the store moves on.
+//
+// It is for schedulers, and for whatever must agree with them: controllers, deschedulers, simulators, and unit tests of
+// a policy, which need no cluster and no mocks.
+//
+// # The life of a pod
+//
+// The store knows two things of a pod: what its events have shown (observed), and the node that the scheduling cycle
+// has taken for it (reserved). A pod is placed on the observed node, else on the reserved one, and counts there once the
+// node is known. So neither the order in which objects arrive nor an event that comes twice makes a difference.
+//
+//	           AddPod             AssumePod              UpdatePod with a node
+//	unknown ----------> pending ------------> reserved ------------------------> bound
+//	   |                   ^                   |    ^                              ^
+//	   |                   +---- ForgetPod ----+    |                              |
+//	   |                                            |                              |
+//	   +-- AssumePod before AddPod -----------------+                              |
+//	   |   (from there ForgetPod leads back)                                       |
+//	   +-- AddPod with a node: after a restart, or if another scheduler bound it --+
+//
+//	RemovePod leads from everywhere back to unknown.
+//
+// Only active pods count: those that are not finished, are not being deleted and have no scheduling gates.
+//
+// # The decision
+//
+// Of the policies of its namespace that select a pod, one governs it: the heaviest, then a Strict one, then the first by
+// name. The active pods that a policy governs, and that agree on its MatchLabelKeys, are a cohort of N pods, the pod to
+// decide about included. m of them are placed in the target group (managed) and o in the other; T(n) is the target size
+// of n pods, rounded down.
+//
+//   - Both modes prefer the target group while m < T(m+o+1), else the other: the ratio is exact after every pod.
+//   - Strict allows the target group while m < T(N), and the other while o < N-T(N): one of them always.
+//   - BestEffort allows both.
+//
+// Some decisions of a Strict policy:
+//
+//	target size   N   m  o   allowed  preferred
+//	40%          10   0  0   both     other      T(1) = 0
+//	40%          10   0  2   both     target     T(3) = 1
+//	40%          10   4  3   other    other
+//	40%          10   3  6   target   target
+//	40%           1   0  0   other    other
+//	4            10   0  0   both     target     T(1) = 1
+//	4             3   0  2   target   target
+//	40%           5   4  0   other    other      after a scale-down
+//
+// # Feeding a store
+//
+// Informers' handlers call SetPolicy, RemovePolicy, AddNode, UpdateNode, RemoveNode, AddPod, UpdatePod, RemovePod and
+// SetWorkloadSize, with the object that is inside a cache.DeletedFinalStateUnknown; the scheduling cycle calls
+// [Store.Decide] to filter and score, [Store.AssumePod] to reserve and [Store.ForgetPod] to unreserve. Nothing is counted
+// anew and nothing is written to the API server. Before the first decision all handlers should have seen what there is:
+// until then the counts are too low.
+//
+// # Concurrency
+//
+// All methods may be called at any time from any goroutine. What Decide allows may be taken by another pod before
+// AssumePod, which therefore checks again. Subscribers are called without the store's lock.
+package policystore

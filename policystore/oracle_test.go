@@ -1,0 +1,358 @@
+package policystore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// oracle says what a Store must answer. It keeps nothing but facts, and works out each answer from all of them, by the
+// definitions and without a thought for speed. It shares only types with the store.
+type oracle struct {
+	policies map[types.NamespacedName]oraclePolicy
+	nodes    map[string]labels.Set // the known ones
+	sizes    map[types.UID]int     // what workloads want
+	// pods are the known pods: as the last event showed them or, as long as none has, as AssumePod was given them when
+	// it made them known.
+	pods         map[types.UID]*v1.Pod
+	unseen       sets.Set[types.UID] // those that no event has shown
+	reservations map[types.UID]string
+}
+
+func newOracle() *oracle {
+	return &oracle{
+		policies:     map[types.NamespacedName]oraclePolicy{},
+		nodes:        map[string]labels.Set{},
+		sizes:        map[types.UID]int{},
+		pods:         map[types.UID]*v1.Pod{},
+		unseen:       sets.New[types.UID](),
+		reservations: map[types.UID]string{},
+	}
+}
+
+// observe notes a pod's event. A bound pod needs no reservation any more, wherever it was.
+func (o *oracle) observe(pod *v1.Pod) {
+	o.pods[pod.UID] = pod
+	o.unseen.Delete(pod.UID)
+	if pod.Spec.NodeName != "" {
+		delete(o.reservations, pod.UID)
+	}
+}
+
+func (o *oracle) remove(pod *v1.Pod) {
+	delete(o.pods, pod.UID)
+	o.unseen.Delete(pod.UID)
+	delete(o.reservations, pod.UID)
+}
+
+// assume notes a reservation. That of a bound pod means nothing.
+func (o *oracle) assume(pod *v1.Pod, nodeName string) {
+	if o.pods[pod.UID] == nil {
+		o.pods[pod.UID] = pod
+		o.unseen.Insert(pod.UID)
+	}
+	if o.boundTo(pod.UID) == "" {
+		o.reservations[pod.UID] = nodeName
+	}
+}
+
+func (o *oracle) forget(pod *v1.Pod) {
+	delete(o.reservations, pod.UID)
+	if o.unseen.Has(pod.UID) {
+		o.remove(pod)
+	}
+}
+
+// boundTo returns the node that events have shown the pod on. What AssumePod is given tells nothing about that: the
+// scheduler writes the node into its copy of the pod before it reserves.
+func (o *oracle) boundTo(pod types.UID) string {
+	if o.pods[pod] == nil || o.unseen.Has(pod) {
+		return ""
+	}
+	return o.pods[pod].Spec.NodeName
+}
+
+// placedOn returns the node that the pod is bound to, else the one that is reserved for it.
+func (o *oracle) placedOn(pod types.UID) string {
+	if node := o.boundTo(pod); node != "" {
+		return node
+	}
+	return o.reservations[pod]
+}
+
+// oraclePolicy is a policy with its defaults.
+type oraclePolicy struct {
+	Policy
+	valid                     bool
+	podSelector, nodeSelector labels.Selector
+}
+
+func newOraclePolicy(p Policy) oraclePolicy {
+	if p.EnforcementMode == "" {
+		p.EnforcementMode = BestEffort
+	}
+	if p.Action == "" {
+		p.Action = Must
+	}
+	if p.MatchLabelKeys == nil {
+		p.MatchLabelKeys = []string{"pod-template-hash"}
+	}
+	if p.TargetSize == nil {
+		p.TargetSize = new(intstr.FromString("100%"))
+	}
+	podSelector, podErr := metav1.LabelSelectorAsSelector(p.PodSelector)
+	nodeSelector, nodeErr := metav1.LabelSelectorAsSelector(p.NodeSelector)
+	badKey := func(key string) bool { return len(validation.IsQualifiedName(key)) > 0 }
+	return oraclePolicy{
+		Policy: p,
+		valid: p.Weight >= 0 &&
+			(p.EnforcementMode == Strict || p.EnforcementMode == BestEffort) &&
+			(p.Action == Must || p.Action == MustNot) &&
+			p.PodSelector != nil && podErr == nil &&
+			p.NodeSelector != nil && nodeErr == nil &&
+			!slices.ContainsFunc(p.MatchLabelKeys, badKey) &&
+			validSize(*p.TargetSize),
+		podSelector:  podSelector,
+		nodeSelector: nodeSelector,
+	}
+}
+
+func validSize(size intstr.IntOrString) bool {
+	if size.Type == intstr.Int {
+		return size.IntVal >= 0
+	}
+	percent, err := percentOf(size)
+	return err == nil && percent >= 0 && percent <= 100 && strings.HasSuffix(size.StrVal, "%")
+}
+
+func percentOf(size intstr.IntOrString) (int, error) {
+	return strconv.Atoi(strings.TrimSuffix(size.StrVal, "%"))
+}
+
+// target is T(n): the largest number of n pods that the target size allows.
+func (p oraclePolicy) target(n int) int {
+	percent, _ := percentOf(*p.TargetSize)
+	tooMany := func(t int) bool {
+		if p.TargetSize.Type == intstr.Int {
+			return t > int(p.TargetSize.IntVal)
+		}
+		return 100*t > percent*n
+	}
+	t := n
+	for tooMany(t) {
+		t--
+	}
+	return t
+}
+
+// selects reports whether the policy selects the pod, of whatever rank it is.
+func (p oraclePolicy) selects(pod *v1.Pod) bool {
+	return p.valid && p.Namespace == pod.Namespace && p.podSelector.Matches(labels.Set(pod.Labels))
+}
+
+func (p oraclePolicy) outranks(q oraclePolicy) bool {
+	switch {
+	case p.Weight != q.Weight:
+		return p.Weight > q.Weight
+	case p.EnforcementMode != q.EnforcementMode:
+		return p.EnforcementMode == Strict
+	default:
+		return p.Name < q.Name
+	}
+}
+
+// cohortOf returns the labels that tell the pod's cohort from others of the policy.
+func (p oraclePolicy) cohortOf(pod *v1.Pod) map[string]string {
+	cohort := map[string]string{}
+	for _, key := range p.MatchLabelKeys {
+		if value, ok := pod.Labels[key]; ok {
+			cohort[key] = value
+		}
+	}
+	return cohort
+}
+
+func (p oraclePolicy) groupOf(node labels.Set) Group {
+	matches := p.nodeSelector.Matches(node)
+	if p.Action == Must && matches || p.Action == MustNot && !matches {
+		return Target
+	}
+	return Other
+}
+
+// selecting returns the policies that select the pod, the one that governs it first.
+func (o *oracle) selecting(pod *v1.Pod) []oraclePolicy {
+	var all []oraclePolicy
+	for _, p := range o.policies {
+		if p.selects(pod) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(p, q oraclePolicy) int {
+		if p.outranks(q) {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// governs reports whether, of all policies, it is this one that governs the pod.
+func (o *oracle) governs(p oraclePolicy, pod *v1.Pod) bool {
+	selecting := o.selecting(pod)
+	return len(selecting) > 0 && selecting[0].NamespacedName == p.NamespacedName
+}
+
+func isActive(pod *v1.Pod) bool {
+	finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	terminating := pod.DeletionTimestamp != nil
+	gated := len(pod.Spec.SchedulingGates) > 0
+	return !finished && !terminating && !gated
+}
+
+// qualifying returns the pods of a cohort that count.
+func (o *oracle) qualifying(p oraclePolicy, cohort map[string]string) []*v1.Pod {
+	var pods []*v1.Pod
+	for _, pod := range o.pods {
+		if isActive(pod) && p.selects(pod) && maps.Equal(p.cohortOf(pod), cohort) && o.governs(p, pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// in returns those of the pods that are placed in the group.
+func (o *oracle) in(group Group, p oraclePolicy, pods []*v1.Pod) []*v1.Pod {
+	var placed []*v1.Pod
+	for _, pod := range pods {
+		if node, known := o.nodes[o.placedOn(pod.UID)]; known && p.groupOf(node) == group {
+			placed = append(placed, pod)
+		}
+	}
+	return placed
+}
+
+// size is N: how many pods there are or, if that is more, how many the workload wants that controls all of them.
+func (o *oracle) size(pods []*v1.Pod) int {
+	workload := controllerOf(pods[0])
+	for _, pod := range pods {
+		if controllerOf(pod) != workload {
+			return len(pods)
+		}
+	}
+	return max(len(pods), o.sizes[workload])
+}
+
+// controllerOf returns the UID of the pod's controller, or "".
+func controllerOf(pod *v1.Pod) types.UID {
+	for _, owner := range pod.OwnerReferences {
+		if owner.Controller != nil && *owner.Controller {
+			return owner.UID
+		}
+	}
+	return ""
+}
+
+// oracleDecision is a Decision spelt out, so that two can be compared. The zero value is that of a pod that no policy
+// governs.
+type oracleDecision struct {
+	policy                                   types.NamespacedName
+	mode                                     EnforcementMode
+	qualifying, size, target, managed, other int
+	preferred                                Group
+	allowsTarget, allowsOther                bool
+}
+
+func (o *oracle) decide(pod *v1.Pod) oracleDecision {
+	if known := o.pods[pod.UID]; known != nil {
+		pod = known
+	}
+	selecting := o.selecting(pod)
+	if len(selecting) == 0 {
+		return oracleDecision{}
+	}
+	p := selecting[0]
+	others := slices.DeleteFunc(o.qualifying(p, p.cohortOf(pod)), func(other *v1.Pod) bool { return other.UID == pod.UID })
+	n := o.size(append(others, pod))
+	t := p.target(n)
+	managed, other := len(o.in(Target, p, others)), len(o.in(Other, p, others))
+
+	d := oracleDecision{
+		policy:       p.NamespacedName,
+		mode:         p.EnforcementMode,
+		qualifying:   len(others) + 1,
+		size:         n,
+		target:       t,
+		managed:      managed,
+		other:        other,
+		preferred:    Other,
+		allowsTarget: p.EnforcementMode == BestEffort || managed < t,
+		allowsOther:  p.EnforcementMode == BestEffort || other < n-t,
+	}
+	if managed < p.target(managed+other+1) {
+		d.preferred = Target
+	}
+	return d
+}
+
+// refuses reports whether AssumePod must return a QuotaError: the pod counts, is not bound, and its policy does not
+// allow the group of the node, which is known.
+func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
+	if known := o.pods[pod.UID]; known != nil {
+		pod = known
+	}
+	node, known := o.nodes[nodeName]
+	selecting := o.selecting(pod)
+	if !known || len(selecting) == 0 || !isActive(pod) || o.boundTo(pod.UID) != "" {
+		return false
+	}
+	if selecting[0].groupOf(node) == Target {
+		return !o.decide(pod).allowsTarget
+	}
+	return !o.decide(pod).allowsOther
+}
+
+// view is what PolicyInfo must say of a policy, in one line.
+func (o *oracle) view(key types.NamespacedName) string {
+	p, ok := o.policies[key]
+	switch {
+	case !ok:
+		return "absent"
+	case !p.valid:
+		return "invalid"
+	}
+	var cohorts []string
+	for _, pod := range o.pods {
+		cohort := p.cohortOf(pod)
+		if pods := o.qualifying(p, cohort); len(pods) > 0 {
+			n := o.size(pods)
+			cohorts = append(cohorts, viewOf(cohort, uids(pods), n, p.target(n), uids(o.in(Target, p, pods)), len(o.in(Other, p, pods))))
+		}
+	}
+	slices.Sort(cohorts)
+	return strings.Join(slices.Compact(cohorts), "\n")
+}
+
+func viewOf(cohort map[string]string, qualifying []types.UID, size, target int, managed []types.UID, other int) string {
+	slices.Sort(qualifying)
+	slices.Sort(managed)
+	return fmt.Sprintf("%v: qualifying %v, size %d, target %d, managed %v, other %d", cohort, qualifying, size, target, managed, other)
+}
+
+func uids(pods []*v1.Pod) []types.UID {
+	var all []types.UID
+	for _, pod := range pods {
+		all = append(all, pod.UID)
+	}
+	return all
+}

@@ -47,7 +47,7 @@ func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
 	if err == nil {
 		return policy, nil
 	}
-	// Validate names the fields from spec on. The errors are its caller's own.
+	// Validate leaves spec out of the names of the fields. It makes new errors each time, so these may be changed.
 	if list := utilerrors.Aggregate(nil); errors.As(err, &list) {
 		for _, e := range list.Errors() {
 			if f := (*field.Error)(nil); errors.As(e, &f) {

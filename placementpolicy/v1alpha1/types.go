@@ -6,6 +6,10 @@ import (
 )
 
 // The comments on the types below are also what `kubectl explain placementpolicy` prints.
+//
+// The two selectors are required by rules on the spec, not by the schema, because a rule can say what to write. The syntax
+// of label keys and values in selectors is left to the store: rules for it would cost more than an API server allows, since
+// nothing bounds the size of a metav1.LabelSelector.
 
 // EnforcementMode says what happens to a pod when the nodes that it should go to have no room.
 // +kubebuilder:validation:Enum=BestEffort;Strict

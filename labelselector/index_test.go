@@ -59,7 +59,7 @@ func TestIndex(t *testing.T) {
 // FuzzIndex reads its input as a sequence of changes, and compares the index with plain selectors after each.
 func FuzzIndex(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
-	for range 100 {
+	for range 30 {
 		data := make([]byte, 200)
 		random.Read(data)
 		f.Add(data)

@@ -51,8 +51,7 @@ func TestOrderOfArrival(t *testing.T) {
 		{func(s *policystore.Store) { _ = s.SetPolicy(must(policystore.Strict, "40%")) }, func(s *policystore.Store) { s.RemovePolicy(web) }},
 		{func(s *policystore.Store) { _ = s.SetPolicy(canary()) }, func(s *policystore.Store) { s.RemovePolicy(canary().NamespacedName) }},
 		{func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }, func(s *policystore.Store) { s.RemoveNode(m1); s.RemoveNode(o1) }},
-		{func(s *policystore.Store) { s.AddPod(managed) }, func(s *policystore.Store) { s.RemovePod(managed) }},
-		{func(s *policystore.Store) { s.AddPod(pending) }, func(s *policystore.Store) { s.RemovePod(pending) }},
+		{func(s *policystore.Store) { s.AddPod(managed); s.AddPod(pending) }, func(s *policystore.Store) { s.RemovePod(pending); s.RemovePod(managed) }},
 		{func(s *policystore.Store) { s.AddPod(both) }, func(s *policystore.Store) { s.RemovePod(both) }},
 		{func(s *policystore.Store) { s.SetWorkloadSize("rs", 5) }, func(s *policystore.Store) { s.RemoveWorkload("rs") }},
 	}

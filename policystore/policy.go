@@ -191,6 +191,11 @@ func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
 		c.podSelector.String() == o.podSelector.String() && c.nodeSelector.String() == o.nodeSelector.String()
 }
 
+// equal reports whether both policies mean the same.
+func (c *compiledPolicy) equal(o *compiledPolicy) bool {
+	return c.sameGrouping(o) && c.size == o.size && c.percent == o.percent
+}
+
 // compareRank orders policies by which of them governs a pod that both select: the governing one first.
 func compareRank(a, b *compiledPolicy) int {
 	strictFirst := func(c *compiledPolicy) int {

@@ -54,18 +54,19 @@ func (s *Store) WithPod(d Decision, other *v1.Pod, nodeLabels map[string]string)
 	return d
 }
 
-// CouldEvict reports whether the group holds a pod of the same cohort with a lower priority, by whose eviction the pod
-// could get its place. If not, nothing but a change of the cohort or its policy lets the pod in.
+// CouldEvict reports whether the group holds so many pods of the same cohort with a lower priority that without them the
+// pod would get a place. If not, nothing but a change of the cohort or its policy lets the pod in.
 func (s *Store) CouldEvict(d Decision, g Group) bool {
-	if d.cohort == nil || d.Quota(g) == 0 {
+	if d.cohort == nil {
 		return false
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for key := range d.cohort.placed {
+	lower := 0
+	for key, pods := range d.cohort.placed {
 		if key.group == g && key.priority < d.priority {
-			return true
+			lower += pods
 		}
 	}
-	return false
+	return d.placed(g)-lower < d.Quota(g)
 }

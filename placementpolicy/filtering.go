@@ -16,7 +16,8 @@ const preFilterStateKey fwk.StateKey = "PreFilter" + Name
 
 // preFilterState is the decision for the pod of a scheduling cycle, and what was said of it.
 type preFilterState struct {
-	decision policystore.Decision
+	// taken is the decision as PreFilter took it; decision is what AddPod and RemovePod have made of it.
+	taken, decision policystore.Decision
 
 	// rejections are the codes and reasons of the groups that are closed, made when first needed: many nodes share one.
 	target, other rejection
@@ -28,9 +29,13 @@ type rejection struct {
 	reason string
 }
 
+func newPreFilterState(taken policystore.Decision) *preFilterState {
+	return &preFilterState{taken: taken, decision: taken}
+}
+
 // Clone copies the decision, which AddPod and RemovePod replace. The reasons follow from it and are made anew.
 func (s *preFilterState) Clone() fwk.StateData {
-	return &preFilterState{decision: s.decision}
+	return &preFilterState{taken: s.taken, decision: s.decision}
 }
 
 // PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered.
@@ -43,11 +48,14 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(preFilterStateKey, &preFilterState{decision: decision})
-	if !decision.Allows(policystore.Target) || !decision.Allows(policystore.Other) {
-		pl.wakeup.add(pod, decision)
-	}
+	state.Write(preFilterStateKey, newPreFilterState(decision))
 	return nil, nil
+}
+
+// preFilterRan reports whether the plugin's PreFilter ran in the cycle; if not, the profile does not enable it.
+func preFilterRan(state fwk.CycleState) bool {
+	_, err := state.Read(preFilterStateKey)
+	return err == nil || state.GetSkipFilterPlugins().Has(Name)
 }
 
 // PreFilterExtensions lets preemption simulate evictions, and nominated pods hold their place.
@@ -59,7 +67,7 @@ func (pl *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, add
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	*s = preFilterState{decision: pl.store.WithPod(s.decision, added.GetPod(), node.Node().Labels)}
+	*s = preFilterState{taken: s.taken, decision: pl.store.WithPod(s.decision, added.GetPod(), node.Node().Labels)}
 	return nil
 }
 
@@ -69,7 +77,7 @@ func (pl *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	*s = preFilterState{decision: pl.store.WithoutPod(s.decision, removed.GetPod())}
+	*s = preFilterState{taken: s.taken, decision: pl.store.WithoutPod(s.decision, removed.GetPod())}
 	return nil
 }
 
@@ -81,7 +89,7 @@ func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		if !governed {
 			return nil
 		}
-		s, err = &preFilterState{decision: decision}, nil
+		s, err = newPreFilterState(decision), nil
 	}
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -90,10 +98,10 @@ func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if s.decision.Allows(group) {
 		return nil
 	}
-	return pl.reject(s, group)
+	return pl.reject(s, pod, group)
 }
 
-func (pl *Plugin) reject(s *preFilterState, group policystore.Group) *fwk.Status {
+func (pl *Plugin) reject(s *preFilterState, pod *v1.Pod, group policystore.Group) *fwk.Status {
 	r := &s.other
 	if group == policystore.Target {
 		r = &s.target
@@ -104,6 +112,7 @@ func (pl *Plugin) reject(s *preFilterState, group policystore.Group) *fwk.Status
 		if pl.store.CouldEvict(s.decision, group) {
 			r.code = fwk.Unschedulable
 		}
+		pl.wakeup.add(pod, s.taken, group)
 	})
 	return fwk.NewStatus(r.code, r.reason)
 }

@@ -25,9 +25,12 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 	err := handle(s, policies, cache.TypedResourceEventHandlerFuncs[*unstructured.Unstructured]{
 		AddFunc: func(obj *unstructured.Unstructured) { s.setPolicy(ctx, obj) },
 		UpdateFunc: func(old, obj *unstructured.Unstructured) {
-			if old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() {
-				s.setPolicy(ctx, obj)
+			if old.GetUID() != obj.GetUID() {
+				s.report.forget(types.NamespacedName(cache.MetaObjectToName(obj)))
+			} else if old.GetGeneration() == obj.GetGeneration() {
+				return // the spec is the same
 			}
+			s.setPolicy(ctx, obj)
 		},
 		DeleteFunc: func(obj cache.DeletedObject[*unstructured.Unstructured]) {
 			s.removePolicy(types.NamespacedName(obj.GetObjectName()))
@@ -68,11 +71,14 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 	}
 
 	err = handle(s, factory.Core().V1().Pods().Informer(), cache.TypedResourceEventHandlerFuncs[*v1.Pod]{
-		AddFunc: s.store.AddPod,
+		AddFunc: func(pod *v1.Pod) {
+			s.store.AddPod(pod)
+			s.wakeup.reconsider(pod.UID)
+		},
 		UpdateFunc: func(old, pod *v1.Pod) {
 			s.store.UpdatePod(old, pod)
-			if pod.Spec.NodeName != "" && old.Spec.NodeName == "" {
-				s.wakeup.remove(pod.UID)
+			if old.UID != pod.UID || old.Spec.NodeName == "" && pod.Spec.NodeName != "" {
+				s.wakeup.remove(old.UID)
 			}
 		},
 		DeleteFunc: func(pod cache.DeletedObject[*v1.Pod]) {

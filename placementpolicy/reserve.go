@@ -13,9 +13,14 @@ import (
 
 // Reserve counts the pod as placed, before it is bound. It rejects the pod if another one, perhaps of another profile,
 // has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
-func (pl *Plugin) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
+		if !preFilterRan(state) {
+			// The policy acts as BestEffort. Without Filter, the pod would come back with the same node forever; it
+			// counts once it is bound.
+			return nil
+		}
 		pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
 		return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 	}

@@ -30,10 +30,8 @@ func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if !governed {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if decision.EnforcementMode() == policystore.Strict {
-		if _, err := state.Read(preFilterStateKey); err != nil {
-			pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
-		}
+	if decision.EnforcementMode() == policystore.Strict && !preFilterRan(state) {
+		pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
 	}
 	state.Write(preScoreStateKey, &preScoreState{decision: decision})
 	return nil

@@ -46,15 +46,17 @@ var schedulers = struct {
 	shared map[informers.SharedInformerFactory]*shared
 }{shared: map[informers.SharedInformerFactory]*shared{}}
 
-// sharedFor returns the scheduler's shared state, which the first profile starts with the given store.
+// sharedFor returns the scheduler's shared state, which the first profile starts with the given store. A scheduler makes
+// its profiles one after another.
 func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store) (*shared, error) {
 	factory, config := handle.SharedInformerFactory(), handle.KubeConfig()
 	if factory == nil || config == nil {
 		return nil, errors.New("the scheduler's handle has no informer factory or no client configuration")
 	}
 	schedulers.Lock()
-	defer schedulers.Unlock()
-	if s := schedulers.shared[factory]; s != nil {
+	s := schedulers.shared[factory]
+	schedulers.Unlock()
+	if s != nil {
 		return s, nil
 	}
 	client, err := dynamic.NewForConfig(config)
@@ -64,11 +66,13 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 	if err := checkResource(ctx, client); err != nil {
 		return nil, err
 	}
-	s, err := startShared(ctx, handle, client, store)
+	s, err = startShared(ctx, handle, client, store)
 	if err != nil {
 		return nil, err
 	}
+	schedulers.Lock()
 	schedulers.shared[factory] = s
+	schedulers.Unlock()
 	context.AfterFunc(ctx, func() {
 		schedulers.Lock()
 		defer schedulers.Unlock()
@@ -77,21 +81,39 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 	return s, nil
 }
 
+// startShared makes the shared state and starts what runs beside the scheduler.
 func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, store *policystore.Store) (*shared, error) {
 	// Policies are read as unstructured objects: one that does not fit the type, stored before the schema was as strict
 	// as it is, must not hide the others.
 	policies := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	s, err := newShared(ctx, handle, policies, store)
+	if err != nil {
+		return nil, err
+	}
+	go s.wakeup.run(ctx)
+	// The scheduler records events from shortly before it starts its informers. Those on invalid policies must not come
+	// earlier, or nobody would see them.
+	scheduler := handle.SharedInformerFactory().Core().V1().Nodes().Informer().HasSyncedChecker()
+	go func() {
+		if cache.WaitFor(ctx, "", scheduler) {
+			policies.RunWithContext(ctx)
+		}
+	}()
+	return s, nil
+}
+
+// newShared makes the shared state and connects it to the informers.
+func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, store *policystore.Store) (*shared, error) {
+	factory := handle.SharedInformerFactory()
 	s := &shared{
 		store:  store,
-		wakeup: newWakeup(store, handle),
+		wakeup: newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
 		report: newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
-	if err := s.addHandlers(ctx, handle.SharedInformerFactory(), policies); err != nil {
+	if err := s.addHandlers(ctx, factory, policies); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
-	go s.wakeup.run(ctx)
-	go policies.RunWithContext(ctx)
 	return s, nil
 }
 
@@ -116,7 +138,7 @@ func checkResource(ctx context.Context, client dynamic.Interface) error {
 		return false, nil
 	})
 	if wait.Interrupted(err) && lastErr != nil {
-		return fmt.Errorf("listing placement policies, which failed for %s: %w", resourceTimeout, lastErr)
+		return fmt.Errorf("waiting for the API server to list placement policies: %w", lastErr)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,23 +22,30 @@ const wakeupDelay = 20 * time.Millisecond
 // event for most of what can do that, and for the rest it may ask before the store knows.
 type wakeup struct {
 	store     *policystore.Store
+	pods      corelisters.PodLister
 	activator fwk.PodActivator
 	queue     workqueue.TypedDelayingInterface[types.NamespacedName]
 
-	mu       sync.Mutex // guards the two below; taken before the store's lock, never while it is held
+	// mu guards the two below. It is taken before the store's lock, never while that is held; and while mu is held, the
+	// scheduler is not called.
+	mu       sync.Mutex
 	byPolicy map[types.NamespacedName]map[types.UID]waitingPod
 	policyOf map[types.UID]types.NamespacedName
 }
 
-// waitingPod is a pod and the decision that kept it out of a group.
+// waitingPod is a pod and the decision of the cycle in which it was kept out of a group.
 type waitingPod struct {
 	pod      *v1.Pod
 	decision policystore.Decision
+	// yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not
+	// know to be nominated. What ends that cannot be told from the decision, so any change may.
+	yields bool
 }
 
-func newWakeup(store *policystore.Store, activator fwk.PodActivator) *wakeup {
+func newWakeup(store *policystore.Store, pods corelisters.PodLister, activator fwk.PodActivator) *wakeup {
 	return &wakeup{
 		store:     store,
+		pods:      pods,
 		activator: activator,
 		queue:     workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		byPolicy:  map[types.NamespacedName]map[types.UID]waitingPod{},
@@ -58,20 +66,37 @@ func (w *wakeup) run(ctx context.Context) {
 	}
 }
 
-// add notes that the decision keeps the pod out of a group.
-func (w *wakeup) add(pod *v1.Pod, decision policystore.Decision) {
+// add notes that the plugin has kept the pod out of the group, in a cycle for which the decision was taken.
+func (w *wakeup) add(pod *v1.Pod, decision policystore.Decision, group policystore.Group) {
 	w.mu.Lock()
+	waiting := waitingPod{pod: pod, decision: decision, yields: decision.Allows(group)}
+	if before, ok := w.byPolicy[w.policyOf[pod.UID]][pod.UID]; ok {
+		waiting.yields = waiting.yields || before.yields
+		w.removeLocked(pod.UID)
+	}
 	if w.byPolicy[decision.Policy] == nil {
 		w.byPolicy[decision.Policy] = map[types.UID]waitingPod{}
 	}
-	w.byPolicy[decision.Policy][pod.UID] = waitingPod{pod, decision}
+	w.byPolicy[decision.Policy][pod.UID] = waiting
 	w.policyOf[pod.UID] = decision.Policy
 	w.mu.Unlock()
 
-	// What has changed between the decision and now told nobody of this pod.
-	if now, governed := w.store.Decide(pod); !governed || now.AllowsMoreThan(decision) {
+	// The events that end the wait may have come before it was noted: that the pod is gone or bound, ...
+	now, err := w.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || now.UID != pod.UID || now.Spec.NodeName != "" {
+		w.remove(pod.UID)
+		return
+	}
+	// ... and that it may go to the group now.
+	if w.letsIn(pod, decision) {
 		w.queue.AddAfter(decision.Policy, wakeupDelay)
 	}
+}
+
+// letsIn reports whether the pod may now go where the decision has kept it out.
+func (w *wakeup) letsIn(pod *v1.Pod, decision policystore.Decision) bool {
+	now, governed := w.store.Decide(pod)
+	return !governed || now.AllowsMoreThan(decision)
 }
 
 // remove drops the pod, which is placed, gone, or tried again.
@@ -93,6 +118,16 @@ func (w *wakeup) removeLocked(uid types.UID) {
 	}
 }
 
+// reconsider has a look at the pod, which the store may now judge by its events instead of by its object.
+func (w *wakeup) reconsider(uid types.UID) {
+	w.mu.Lock()
+	policy, waits := w.policyOf[uid]
+	w.mu.Unlock()
+	if waits {
+		w.queue.AddAfter(policy, wakeupDelay)
+	}
+}
+
 // policyChanged is the store's subscriber.
 func (w *wakeup) policyChanged(policy types.NamespacedName) {
 	w.mu.Lock()
@@ -109,7 +144,7 @@ func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
 	pods := map[string]*v1.Pod{}
 	w.mu.Lock()
 	for uid, waiting := range w.byPolicy[policy] {
-		if now, governed := w.store.Decide(waiting.pod); !governed || now.AllowsMoreThan(waiting.decision) {
+		if waiting.yields || w.letsIn(waiting.pod, waiting.decision) {
 			pods[klog.KObj(waiting.pod).String()] = waiting.pod
 			w.removeLocked(uid)
 		}

@@ -200,6 +200,7 @@ func TestSubscribe(t *testing.T) {
 		{"a pod completes", func() { w.AddPod(newPod("canary", finished)) }, []string{"web"}},
 		{"it is deleted", func() { w.RemovePod(newPod("canary")) }, nothing},
 		{"a pod is deleted", func() { w.RemovePod(pod()) }, []string{"web"}},
+		{"the workload that it had changes its size", func() { w.SetWorkloadSize("rs", 3) }, nothing},
 		{"a policy becomes unreadable", func() { w.RejectPolicy(web, assert.AnError) }, []string{"web"}},
 		{"policies go", func() { w.RemovePolicy(web); w.RemovePolicy(canary().NamespacedName) }, []string{"canary", "web"}},
 		{"the subscription has ended", func() { cancel(); w.set(must(policystore.Strict, "50%")); w.AddPod(last) }, nothing},
@@ -214,4 +215,104 @@ func TestSubscribe(t *testing.T) {
 	w.RemovePod(newPod("api"))
 	w.RemoveWorkload("rs")
 	w.RemoveWorkload("other")
+}
+
+func TestAssumePod(t *testing.T) {
+	t.Run("again, for another node: the pod's own place counts as free", func(t *testing.T) {
+		w := newWorld(t, must(policystore.Strict, "1"))
+		w.addNodes(10, spot, "m1", "m2")
+		w.addNodes(10, nil, "o1")
+		w.create(1, onNode("o1"))
+		pod := w.pods[w.create(1)[0]]
+		for _, step := range []struct{ node, want string }{{"m1", "1/1"}, {"m2", "1/1"}, {"m1", "1/1"}} {
+			require.NoError(t, w.AssumePod(pod, step.node))
+			w.requireSplit(step.want)
+		}
+		require.Error(t, w.AssumePod(pod, "o1"))
+		w.requireSplit("1/1")
+	})
+
+	t.Run("before AddPod: the pod qualifies from then on", func(t *testing.T) {
+		w := newWorld(t, must(policystore.Strict, "100%"))
+		w.addNodes(10, spot, "m1")
+		pod := newPod("pod")
+		qualifying := func() (n int) {
+			info, _ := w.Policy(web)
+			for _, cohort := range info.Cohorts {
+				n += cohort.Qualifying
+			}
+			return n
+		}
+		require.NoError(t, w.AssumePod(pod, "m1"))
+		assert.Equal(t, 1, qualifying())
+		w.AddPod(pod)
+		w.ForgetPod(pod)
+		assert.Equal(t, 1, qualifying(), "its event came")
+
+		w.RemovePod(pod)
+		require.NoError(t, w.AssumePod(pod, "m1"))
+		w.ForgetPod(pod)
+		assert.Zero(t, qualifying(), "its event did not come")
+	})
+
+	t.Run("for a node that is not known yet", func(t *testing.T) {
+		w := newWorld(t, must(policystore.Strict, "100%"))
+		pod := w.create(1)[0]
+		require.NoError(t, w.AssumePod(w.pods[pod], "m1"))
+		w.requireSplit("0/0")
+		w.addNodes(10, spot, "m1")
+		w.requireSplit("1/0")
+	})
+}
+
+// What a workload wants raises the size of a cohort that it controls alone.
+func TestWantedSize(t *testing.T) {
+	rs, other, orphan := controlledBy("rs"), controlledBy("other"), controlledBy("")
+	type pods = []func(*v1.Pod)
+	for name, tc := range map[string]struct {
+		size int // that rs wants
+		pods pods
+		next func(*v1.Pod) // the pod to decide about
+		// The sizes of the cohort without and with the next pod.
+		without, with int
+	}{
+		"more than there are":       {10, pods{rs, rs}, rs, 10, 10},
+		"fewer than there are":      {2, pods{rs, rs}, rs, 2, 3},
+		"none, being scaled down":   {0, pods{rs, rs}, rs, 2, 3},
+		"the first pod":             {10, nil, rs, 0, 10},
+		"the first pod of no one":   {10, nil, orphan, 0, 1},
+		"another's pod is there":    {10, pods{rs, other}, rs, 2, 3},
+		"no one's pod is there":     {10, pods{rs, orphan}, rs, 2, 3},
+		"another's pod comes":       {10, pods{rs, rs}, other, 10, 3},
+		"no one's pod comes":        {10, pods{rs, rs}, orphan, 10, 3},
+		"another's size is unknown": {10, pods{other}, other, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, must(policystore.Strict, "40%"))
+			w.SetWorkloadSize("rs", tc.size)
+			defer w.RemoveWorkload("rs")
+			var names []string
+			for range tc.pods {
+				names = append(names, w.create(1)...)
+			}
+			for i, controller := range tc.pods {
+				w.update(controller, names[i]) // adopts the pod
+			}
+			size := func() int {
+				info, _ := w.Policy(web)
+				if len(info.Cohorts) == 0 {
+					return 0
+				}
+				require.Equal(t, info.TargetOf(info.Cohorts[0].Size), info.Cohorts[0].Target)
+				return info.Cohorts[0].Size
+			}
+			assert.Equal(t, tc.without, size())
+			d, _ := w.Decide(newPod("next", tc.next))
+			assert.Equal(t, tc.with, d.Size, "before its event")
+			next := w.pods[w.create(1, tc.next)[0]]
+			d, _ = w.Decide(next)
+			assert.Equal(t, tc.with, d.Size, "after its event")
+			assert.Equal(t, tc.with, size())
+		})
+	}
 }

@@ -54,9 +54,18 @@ type world struct {
 	handle *fakeHandle
 
 	policies, nodes, pods, replicaSets, statefulSets, controllers *feed
+
+	added int // by addPods
 }
 
 func newWorld(t testing.TB) *world {
+	w := newUnsyncedWorld(t)
+	w.sync()
+	return w
+}
+
+// newUnsyncedWorld returns a world whose informers have not delivered everything yet.
+func newUnsyncedWorld(t testing.TB) *world {
 	w := &world{
 		t:            t,
 		ctx:          t.Context(),
@@ -83,7 +92,6 @@ func newWorld(t testing.TB) *world {
 	for _, name := range []string{"o1", "o2"} {
 		w.nodes.set(onDemandNode(name))
 	}
-	w.sync()
 	return w
 }
 
@@ -108,23 +116,32 @@ func (w *world) removePolicy(name string) {
 	w.policies.remove(policyObject(w.t, name, `{}`))
 }
 
-// addPods delivers n pending pods, and returns them.
+// addPods delivers n pending pods of the ReplicaSet rs, and returns them. The first one's name is web-0.
 func (w *world) addPods(n int) []*v1.Pod {
 	pods := make([]*v1.Pod, n)
 	for i := range pods {
-		pods[i] = webPod(fmt.Sprintf("web-%d", len(w.pods.GetIndexer().ListKeys()))).Obj()
+		pods[i] = ownedBy(webPod(fmt.Sprintf("web-%d", w.added)), "rs").Obj()
 		w.pods.set(pods[i])
+		w.added++
 	}
 	return pods
 }
 
-// addPodsOn delivers n pods that run on the node.
+// addPodsOn is like addPods, but the pods run on the node.
 func (w *world) addPodsOn(node string, n int) []*v1.Pod {
-	pods := make([]*v1.Pod, n)
+	pods := w.addPods(n)
 	for i := range pods {
-		pods[i] = w.bind(webPod(fmt.Sprintf("web-%d", len(w.pods.GetIndexer().ListKeys()))).Obj(), node)
+		pods[i] = w.bind(pods[i], node)
 	}
 	return pods
+}
+
+// get returns the pod as it was delivered last.
+func (w *world) get(name string) *v1.Pod {
+	pod, ok, err := w.pods.GetIndexer().GetByKey("default/" + name)
+	require.NoError(w.t, err)
+	require.True(w.t, ok, "pod %s", name)
+	return pod.(*v1.Pod)
 }
 
 // bind delivers the pod as bound to the node.

@@ -8,25 +8,24 @@ import (
 	"io"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 )
 
-const (
-	// fieldManager owns the fields of applied manifests.
-	fieldManager = "controlplane"
+// fieldManager owns the fields of applied manifests.
+const fieldManager = "controlplane"
 
-	// servedTimeout is how long an object's kind may take to be served, after its CustomResourceDefinition was applied.
-	servedTimeout = 10 * time.Second
-)
+// servedTimeout is how long the API server may take to serve a custom resource whose definition was applied.
+const servedTimeout = 30 * time.Second
 
-// Apply applies manifests as the admin, like kubectl apply --server-side --force-conflicts, in the order given. Each manifest is YAML
-// or JSON of one or more documents. Objects without a namespace go to the namespace default. Custom resources may follow
-// their definition: Apply waits up to 10 seconds until their kind is served.
+// Apply applies manifests as the admin, like kubectl apply --server-side --force-conflicts, in the order given. Each
+// manifest is YAML or JSON of one or more documents. Objects without a namespace go to the namespace default. When Apply
+// returns, the custom resources whose definitions it applied are served; they may be among the manifests too, behind their
+// definition.
 func (cp *ControlPlane) Apply(ctx context.Context, manifests ...[]byte) error {
 	for _, manifest := range manifests {
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
@@ -51,25 +50,26 @@ func (cp *ControlPlane) Apply(ctx context.Context, manifests ...[]byte) error {
 }
 
 func (cp *ControlPlane) applyObject(ctx context.Context, object *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
-	defer cancel()
-	var refusal error
-	err := cp.await(ctx, "its kind to be served", func(ctx context.Context) error {
-		resource, err := cp.resourceFor(object)
-		if err == nil {
-			_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-		}
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			cp.mapper.Reset()
-			return err
-		}
-		refusal = err
-		return nil
-	})
+	resource, err := cp.resourceFor(object)
 	if err != nil {
 		return err
 	}
-	return refusal
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	if _, err := resource.Apply(ctx, object.GetName(), object, options); err != nil {
+		return err
+	}
+	if object.GetKind() != "CustomResourceDefinition" {
+		return nil
+	}
+	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
+	defer cancel()
+	return cp.await(ctx, kind+" to be served", func(context.Context) error {
+		cp.mapper.Reset()
+		_, err := cp.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+		return err
+	}, nil)
 }
 
 // resourceFor returns a client for the objects of the object's kind and namespace.

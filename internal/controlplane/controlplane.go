@@ -25,12 +25,14 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of the control plane, or of one component, if the caller's context does not. It takes
-	// some seconds on an idle machine.
-	startTimeout = 90 * time.Second
+	// startTimeout bounds the start of the control plane, of a component or of nodes, if the caller's context does not. On an
+	// idle machine they take some seconds.
+	startTimeout = 2 * time.Minute
 
 	pollInterval = 50 * time.Millisecond
 )
+
+var errStopped = errors.New("the control plane has been stopped")
 
 // controllers are those that the controller manager runs: what it takes for workloads to create, replace and remove pods.
 var controllers = []string{
@@ -72,19 +74,19 @@ type ControlPlane struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 
-	// mu guards the fields below. No process is started without it, so that Stop misses none.
+	stop func() error // stopOnce, once
+
+	// mu guards the fields below and writing to options.Progress. No process is started without it, so that Stop misses none.
 	mu        sync.Mutex
 	stopped   bool
-	processes []*process // those that run, and some that have ended
-
-	stop func() error
+	processes []*process // all that run, and of those that have ended the last one of each name
 }
 
 // Start starts a control plane and returns when it is ready for workloads: the API server serves, and the controllers have
 // made the default service account. There are no nodes and no scheduler yet. The caller must call Stop in the end.
 //
-// ctx and a time limit of 90 seconds bound the start only. If it fails, nothing is left behind, and the error says which component
-// failed, with the end of its log.
+// ctx and a time limit of two minutes bound the start only. If it fails, nothing is left behind. If that is because a
+// component ended, the error says which one and how, with the last 20 lines of its log.
 func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	if !mainCalled {
 		return nil, errors.New("starting a control plane: the program must call controlplane.Main first thing in main or TestMain")
@@ -120,7 +122,12 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := os.WriteFile(cp.file(auditPolicyFile), []byte(auditPolicy), 0o600); err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
-	stages := strings.Join([]string{nodefast.DefaultNodeInit, podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete}, "\n---\n")
+	stages := strings.Join([]string{
+		nodefast.DefaultNodeInit,
+		podfast.DefaultPodReady,
+		podfast.DefaultPodComplete,
+		podfast.DefaultPodDelete,
+	}, "\n---\n")
 	if err := os.WriteFile(cp.file("kwok.yaml"), []byte(stages), 0o600); err != nil {
 		return fmt.Errorf("writing kwok's configuration: %w", err)
 	}
@@ -158,7 +165,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	err = cp.await(ctx, "the default service account", func(ctx context.Context) error {
 		_, err := cp.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -211,7 +218,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 	}
 	err = cp.await(ctx, "the API server to be ready", func(ctx context.Context) error {
 		return cp.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -219,23 +226,24 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// RestartAPIServer kills the API server (SIGKILL), starts another on the same address, and returns when that is ready. The cluster's
-// state is kept. Meanwhile requests fail.
+// RestartAPIServer kills the API server (SIGKILL), starts another on the same address, and returns when that is ready. The
+// cluster's state is kept. Meanwhile requests fail.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, p := range cp.needed() {
-		if p.component == apiServerComponent {
-			p.kill()
-		}
-	}
+	cp.mu.Lock()
+	i := slices.IndexFunc(cp.processes, func(p *process) bool { return p.component == apiServerComponent })
+	apiServer := cp.processes[i]
+	cp.mu.Unlock()
+	apiServer.kill()
 	if err := cp.startAPIServer(ctx); err != nil {
 		return fmt.Errorf("restarting the API server: %w", err)
 	}
 	return nil
 }
 
-// Stop kills all processes and removes the temporary folder. Calls after the first one do nothing and return the same error.
+// Stop kills all processes, schedulers too, and removes the temporary folder. Calls after the first one do nothing and
+// return the same error.
 func (cp *ControlPlane) Stop() error {
 	return cp.stop()
 }
@@ -263,7 +271,7 @@ func (cp *ControlPlane) stopOnce() error {
 	return nil
 }
 
-// Dir returns the path of the folder that holds all data: a log for each component (NAME.log), kubeconfig files, the audit log.
+// Dir returns the path of the folder that holds all data, among it a log of each process, NAME.log, and audit.log.
 func (cp *ControlPlane) Dir() string { return cp.dir }
 
 // Kubeconfig returns the path of the kubeconfig file of the admin, who may do everything.
@@ -281,6 +289,8 @@ func (cp *ControlPlane) Dynamic() dynamic.Interface { return cp.dynamic }
 func (cp *ControlPlane) file(name string) string { return filepath.Join(cp.dir, name) }
 
 func (cp *ControlPlane) progress(message string) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
 	fmt.Fprintf(cp.options.Progress, "%5.1fs %s\n", time.Since(cp.begun).Seconds(), message)
 }
 
@@ -289,20 +299,20 @@ func (cp *ControlPlane) launch(component, name string, args ...string) (*process
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	if cp.stopped {
-		return nil, fmt.Errorf("starting %s: the control plane has been stopped", name)
+		return nil, fmt.Errorf("starting %s: %w", name, errStopped)
 	}
 	p, err := startProcess(cp.dir, !cp.options.KeepDir, component, name, args...)
 	if err != nil {
 		return nil, err
 	}
-	cp.processes = slices.DeleteFunc(cp.processes, func(p *process) bool { return p.exited() && p.stopping.Load() })
+	cp.processes = slices.DeleteFunc(cp.processes, func(old *process) bool { return old.name == name && old.exited() })
 	cp.processes = append(cp.processes, p)
 	return p, nil
 }
 
-// await calls check again and again until it returns nil. It gives up when ctx ends, or when a component that the cluster
-// needs, or one of the processes in also, has ended though nobody told it to.
-func (cp *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error, also ...*process) error {
+// await calls check again and again until it returns nil. It gives up when ctx ends, when the control plane is stopped, or
+// when a component that the cluster needs has ended though nobody told it to, or so has the scheduler given as also.
+func (cp *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error, also *process) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -310,10 +320,8 @@ func (cp *ControlPlane) await(ctx context.Context, what string, check func(conte
 		if err == nil {
 			return nil
 		}
-		for _, p := range append(cp.needed(), also...) {
-			if err := p.failure(); err != nil {
-				return fmt.Errorf("waiting for %s: %w", what, err)
-			}
+		if err := cp.failure(also); err != nil {
+			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 		select {
 		case <-ticker.C:
@@ -323,9 +331,20 @@ func (cp *ControlPlane) await(ctx context.Context, what string, check func(conte
 	}
 }
 
-// needed returns the processes that the cluster cannot do without: all but the schedulers.
-func (cp *ControlPlane) needed() []*process {
+// failure says why waiting is in vain, as await describes; nil if it is not.
+func (cp *ControlPlane) failure(also *process) error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(cp.processes), func(p *process) bool { return p.component == schedulerComponent })
+	if cp.stopped {
+		return errStopped
+	}
+	for _, p := range cp.processes {
+		if p.component == schedulerComponent && p != also {
+			continue
+		}
+		if err := p.failure(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// CreateNodes creates nodes and waits, until ctx ends, for pods to be schedulable on them: kwok has made them ready, and
-// the taint that a new node has is gone. A node needs a name, and labels and taints as wished. It gets a
-// kubernetes.io/hostname label, and, if it states no allocatable resources, 32 CPUs, 64 GiB and room for 1,000 pods. The nodes
-// passed in are not changed.
+// CreateNodes creates nodes and waits, two minutes at most, for them to be schedulable: kwok has made them ready, and the
+// taint that a new node has is gone. A node needs a name, and labels and taints as wished. It gets a kubernetes.io/hostname
+// label, and, if it states no allocatable resources, 32 CPUs, 64 GiB of memory and room for 1,000 pods. The nodes passed in
+// are not changed.
 func (cp *ControlPlane) CreateNodes(ctx context.Context, nodes ...*v1.Node) error {
 	pending := sets.New[string]()
 	for _, node := range nodes {
@@ -34,6 +34,8 @@ func (cp *ControlPlane) CreateNodes(ctx context.Context, nodes ...*v1.Node) erro
 		}
 		pending.Insert(node.Name)
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	return cp.await(ctx, "nodes to be ready", func(ctx context.Context) error {
 		// One page from the API server's cache, however many nodes there are.
 		list, err := cp.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -45,11 +47,11 @@ func (cp *ControlPlane) CreateNodes(ctx context.Context, nodes ...*v1.Node) erro
 				pending.Delete(list.Items[i].Name)
 			}
 		}
-		if pending.Len() > 0 {
-			return fmt.Errorf("not ready: %v", sets.List(pending))
+		for name := range pending {
+			return fmt.Errorf("%d of %d are not, such as %s", pending.Len(), len(nodes), name)
 		}
 		return nil
-	})
+	}, nil)
 }
 
 func isReady(node *v1.Node) bool {

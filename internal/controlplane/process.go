@@ -22,9 +22,8 @@ type process struct {
 	logPath   string
 	cmd       *exec.Cmd
 
-	stopping atomic.Bool   // set before this package signals the process: its exit is then no failure
+	stopping atomic.Bool   // set before this package signals the process: its end is then no failure
 	done     chan struct{} // closed when the process has ended and was waited for
-	err      error         // how it ended; may be read once done is closed
 }
 
 // startProcess executes this binary again as the given component, in the folder dir. If removeDir is set, the child removes
@@ -49,7 +48,10 @@ func startProcess(dir string, removeDir bool, component, name string, args ...st
 	p.cmd = exec.Command(self, args...)
 	p.cmd.Args[0] = name
 	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), componentEnv+"="+component)
+	p.cmd.Env = append(os.Environ(),
+		componentEnv+"="+component,
+		"KWOK_WORKDIR="+dir, // else kwok reads a configuration file in the home folder
+	)
 	if removeDir {
 		p.cmd.Env = append(p.cmd.Env, removeDirEnv+"="+dir)
 	}
@@ -63,7 +65,7 @@ func startProcess(dir string, removeDir bool, component, name string, args ...st
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // failure reports how it ended
 		close(p.done)
 	}()
 	return p, nil
@@ -71,8 +73,11 @@ func startProcess(dir string, removeDir bool, component, name string, args ...st
 
 // signal sends a signal that is meant to end the process. It does nothing if the process has ended.
 func (p *process) signal(s os.Signal) {
+	if p.exited() {
+		return // by itself, perhaps: do not hide that
+	}
 	p.stopping.Store(true)
-	_ = p.cmd.Process.Signal(s) // the only error is that it has ended already
+	_ = p.cmd.Process.Signal(s) // the only possible error is that it has ended meanwhile
 }
 
 // kill ends the process at once and waits for that.
@@ -113,26 +118,27 @@ func (p *process) logTail() string {
 // port sharing (SO_REUSEPORT) can listen on it meanwhile: so no other program can take it between our choice and the
 // server's start. The reserving socket does not listen, so it takes no connections from the server.
 func reservePort() (port int, release func(), err error) {
+	syscall.ForkLock.RLock() // no child may inherit the socket
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return 0, nil, fmt.Errorf("reserving a port: %w", err)
 	}
-	unix.CloseOnExec(fd)
-	release = func() { _ = unix.Close(fd) }
-	defer func() {
-		if err != nil {
-			release()
-		}
-	}()
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		return 0, nil, fmt.Errorf("reserving a port: %w", err)
+
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return 0, nil, fmt.Errorf("reserving a port: %w", err)
+	var address unix.Sockaddr
+	if err == nil {
+		address, err = unix.Getsockname(fd)
 	}
-	address, err := unix.Getsockname(fd)
 	if err != nil {
+		_ = unix.Close(fd)
 		return 0, nil, fmt.Errorf("reserving a port: %w", err)
 	}
-	return address.(*unix.SockaddrInet4).Port, release, nil
+	return address.(*unix.SockaddrInet4).Port, func() { _ = unix.Close(fd) }, nil
 }

@@ -43,24 +43,23 @@ type Scheduler struct {
 	client  *http.Client
 }
 
-// StartScheduler starts the scheduler that the host gave to [Main], and returns when it is ready: its informers have synced. If it
-// exits before, or is not ready when ctx ends or after 90 seconds, say because it lacks a permission, it is gone and the error quotes the end of its log.
+// StartScheduler starts the scheduler that the host gave to [Main], and returns when it is ready: its informers have synced,
+// though with leader election it need not lead yet. If it ends before that, or is not ready when ctx ends or after two
+// minutes, say because it lacks a permission, then no process is left and the error quotes the end of its log. Several
+// schedulers may run at the same time; give them different names.
 func (cp *ControlPlane) StartScheduler(ctx context.Context, options SchedulerOptions) (*Scheduler, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if options.Name == "" {
 		options.Name = schedulerComponent
 	}
-	if options.Kubeconfig == "" {
-		return nil, errors.New("starting a scheduler: no kubeconfig given")
-	}
 	configPath := cp.file(options.Name + "-config.yaml")
 	if err := writeSchedulerConfig(configPath, options); err != nil {
-		return nil, fmt.Errorf("starting scheduler %s: %w", options.Name, err)
+		return nil, fmt.Errorf("starting %s: %w", options.Name, err)
 	}
 	port, release, err := reservePort()
 	if err != nil {
-		return nil, fmt.Errorf("starting scheduler %s: %w", options.Name, err)
+		return nil, fmt.Errorf("starting %s: %w", options.Name, err)
 	}
 	defer release()
 
@@ -93,16 +92,23 @@ func (cp *ControlPlane) StartScheduler(ctx context.Context, options SchedulerOpt
 			err = fmt.Errorf("%w%s", err, p.logTail())
 		}
 		s.Kill()
-		return nil, fmt.Errorf("starting scheduler: %w", err)
+		return nil, fmt.Errorf("starting %s: %w", options.Name, err)
 	}
 	cp.progress(options.Name + " is ready")
 	return s, nil
 }
 
+// writeSchedulerConfig writes the scheduler's configuration, with the kubeconfig in it.
 func writeSchedulerConfig(path string, options SchedulerOptions) error {
+	if options.Kubeconfig == "" {
+		return errors.New("no kubeconfig given")
+	}
 	var config map[string]any
 	if err := yaml.Unmarshal(options.Config, &config); err != nil {
 		return fmt.Errorf("parsing its configuration: %w", err)
+	}
+	if config == nil {
+		return errors.New("no configuration given")
 	}
 	connection, _ := config["clientConnection"].(map[string]any)
 	if connection == nil {
@@ -141,16 +147,16 @@ func (s *Scheduler) Kill() { s.process.kill() }
 // Done returns a channel that is closed when the scheduler has ended, for whatever reason.
 func (s *Scheduler) Done() <-chan struct{} { return s.process.done }
 
-// Err returns an error, with the end of the log, if the scheduler has ended by itself: nil while it runs, or if it was told to
-// end.
+// Err returns an error, with the end of the log, if the scheduler has ended by itself. It returns nil while the scheduler
+// runs, and if it was told to end.
 func (s *Scheduler) Err() error { return s.process.failure() }
 
 // LogFile returns the path of the scheduler's log.
 func (s *Scheduler) LogFile() string { return s.process.logPath }
 
-// Get returns the body of an HTTP GET of the scheduler's own server, such as /metrics or /configz, as the admin. A status other
-// than 200 is an error that holds the body. The scheduler must be permitted to create token and subject access reviews, with
-// which it looks up who asks; [ControlPlane.WriteRequests] counts them.
+// Get returns the body of an HTTP GET of the scheduler's own server, such as /metrics or /configz, as the admin. A status
+// other than 200 is an error that holds the body. The scheduler must be permitted to create token reviews, with which it
+// looks up who asks; [ControlPlane.WriteRequests] counts them.
 func (s *Scheduler) Get(ctx context.Context, path string) ([]byte, error) {
 	body, err := s.get(ctx, path, s.token)
 	if err != nil {

@@ -1,0 +1,116 @@
+package integration
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	kills = flag.Int("kills", 4, "how often TestKilledInABurst kills a scheduler")
+	burst = flag.Int("burst", 100, "by how many pods TestKilledInABurst scales up before each kill")
+)
+
+func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.startScheduler()
+	w.addNodes("m1")
+	w.deploy("web", 10)
+	w.requireOn("m1", 10)
+	w.addNodes("o1")
+	w.setPolicy("web", strict40)
+	w.requireSplit("web", 10, 0)
+
+	w.scheduler.Kill()
+	w.scale("web", 20)
+	w.startScheduler()
+	w.requireSplit("web", 10, 10)
+}
+
+func TestKilledInABurst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.startScheduler()
+	w.addNodes("m1 m2 o1 o2", room(int64(*kills**burst)))
+	w.setPolicy("web", strict40)
+	w.deploy("web", 0)
+	for i := range *kills {
+		before, after := i**burst, (i+1)**burst
+		w.scale("web", after)
+		w.waitForPlacements(before + *burst/4)
+		w.scheduler.Kill()
+		placed := len(w.podsOn("m")) + len(w.podsOn("o"))
+		t.Logf("killed with %d of %d pods placed", placed-before, *burst)
+		assert.Less(t, placed, after)
+		w.startScheduler()
+		w.requireSplit("web", after*4/10, after*6/10)
+	}
+}
+
+// TestA2StandbyTakesOver kills the leader of two schedulers in the middle of a burst.
+func TestA2StandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	elect := []string{"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+	w.startScheduler(elect...)
+	leader := w.scheduler
+	w.addNodes("m1 m2 o1 o2")
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireSplit("web", 4, 6)
+
+	w.startScheduler(elect...) // the standby
+	w.requireSplit("web", 4, 6)
+	w.scale("web", 100)
+	w.waitForPlacements(40)
+	leader.Kill()
+	assert.NotEmpty(t, w.podsOn(""), "left for the standby")
+	w.requireSplit("web", 40, 60)
+}
+
+// TestAPIServerRestarted does not run beside other tests.
+func TestAPIServerRestarted(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("m1 m2 o1 o2")
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireSplit("web", 4, 6)
+	w.scale("web", 100)
+	w.waitForPlacements(40)
+	require.NoError(t, w.RestartAPIServer(w.ctx))
+	w.requireSplit("web", 40, 60)
+	require.NoError(t, w.scheduler.Err())
+	// What happens from now on is still seen.
+	w.deletePods(w.podsOn("m")[:10]...)
+	w.requireSplit("web", 40, 60)
+	w.setPolicy("web", policySpec("Strict", "Must", "50%"))
+	w.scale("web", 120)
+	w.requireSplit("web", 60, 60)
+}
+
+// waitForPlacements waits until so many pods have been placed. It says so with less delay than polling would.
+func (w *world) waitForPlacements(pods int) {
+	w.t.Helper()
+	watch, err := w.Client().CoreV1().Pods(w.namespace).Watch(w.ctx, metav1.ListOptions{
+		FieldSelector:  "spec.nodeName!=",
+		TimeoutSeconds: new(int64(waitTimeout.Seconds())),
+	})
+	require.NoError(w.t, err)
+	defer watch.Stop()
+	placed := map[types.UID]bool{}
+	for event := range watch.ResultChan() {
+		if pod, ok := event.Object.(*v1.Pod); ok {
+			placed[pod.UID] = true
+		}
+		if len(placed) >= pods {
+			return
+		}
+	}
+	require.Failf(w.t, "too few pods were placed", "%d of %d", len(placed), pods)
+}

@@ -63,6 +63,7 @@ func TestOracleConcurrent(t *testing.T) {
 			}
 		})
 		atRest((*world).end)
+		RequireEmpty(t, store)
 	}
 }
 

@@ -48,6 +48,7 @@ func TestOracleSmallWorlds(t *testing.T) {
 	of := func(workload types.UID) func(*v1.Pod) {
 		return func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{UID: workload, Controller: new(true)}} }
 	}
+	nominated := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.NominatedNodeName = node } }
 	gated := func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }
 	terminating := func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
 	finished := func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }
@@ -103,6 +104,13 @@ func TestOracleSmallWorlds(t *testing.T) {
 		events: events{
 			shows(pod("p", of("rs"))), shows(p), removes(p), assumes(p, "spot"),
 			shows(pod("q", of("rs"), on("other"))), shows(pod("q", of("rs2"))), wants("rs", 4), unknown("rs"),
+		},
+	}, {
+		name:  "nomination",
+		start: events{sets(strict), knows(other), shows(q)},
+		events: events{
+			knows(spot), loses(spot), shows(p), shows(pod("p", nominated("spot"))), shows(pod("p", nominated("spot"), on("other"))),
+			assumes(p, "spot"), forgets(p), assumes(q, "spot"),
 		},
 	}} {
 		t.Run(world.name, func(t *testing.T) {

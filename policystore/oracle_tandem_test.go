@@ -22,9 +22,11 @@ type tandem struct {
 	log    func(format string, args ...any)
 
 	// told are the policies that the subscriber was told of since the last check. seen is what the policies were then,
-	// without those that were set since, which it must be told of in any case.
-	told Set[types.NamespacedName]
-	seen map[types.NamespacedName]string
+	// without those that were set since, which it must be told of in any case; decided are the decisions for the active
+	// pods.
+	told    Set[types.NamespacedName]
+	seen    map[types.NamespacedName]string
+	decided map[types.UID]oracleDecision
 }
 
 func newTandem(t rapid.TB, store *Store) *tandem {
@@ -139,15 +141,27 @@ func (x *tandem) mustAssume(pod *v1.Pod, nodeName string) {
 func (x *tandem) check(strangers ...*v1.Pod) {
 	x.t.Helper()
 	x.checkPolicies()
-	for uid, pod := range x.oracle.pods {
+	decided := map[types.UID]oracleDecision{}
+	for _, uid := range sets.List(sets.KeySet(x.oracle.pods)) {
+		pod := x.oracle.pods[uid]
 		// The store goes by what it knows of the pod, not by what it is given.
-		stub := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: pod.Namespace}}
-		x.checkDecision(stub)
+		now := x.checkDecision(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: pod.Namespace}})
+		if !isActive(pod) {
+			continue
+		}
+		decided[uid] = now
+		if was, ok := x.decided[uid]; ok && was != now && !x.told.Has(was.policy) && !x.told.Has(now.policy) {
+			x.t.Fatalf("the decision for pod %s changed and nobody was told. It was:\n%+v\nand is:\n%+v", uid, was, now)
+		}
 	}
 	for _, pod := range strangers {
 		x.checkDecision(pod)
 	}
 	x.checkInside()
+	x.decided = decided
+	for key := range x.told.All() {
+		x.told.Delete(key)
+	}
 }
 
 func (x *tandem) checkPolicies() {
@@ -156,20 +170,18 @@ func (x *tandem) checkPolicies() {
 	if got := sets.New(x.store.Policies()...); !got.Equal(keys) {
 		x.t.Fatalf("Policies: %v, want %v", got, keys)
 	}
-	now := map[types.NamespacedName]string{}
+	seen := map[types.NamespacedName]string{}
 	for key := range keys.Union(sets.KeySet(x.seen)) {
-		now[key] = x.oracle.view(key)
-		if got := storeView(x.store, key); got != now[key] {
-			x.t.Fatalf("policy %s:\n%s\nwant:\n%s", key, got, now[key])
+		now := x.oracle.view(key)
+		if got := storeView(x.store, key); got != now {
+			x.t.Fatalf("policy %s:\n%s\nwant:\n%s", key, got, now)
 		}
-		if was, ok := x.seen[key]; (!ok || was != now[key]) && !x.told.Has(key) {
-			x.t.Fatalf("policy %s changed and nobody was told. It was:\n%s\nand is:\n%s", key, was, now[key])
+		if was, ok := x.seen[key]; (!ok || was != now) && !x.told.Has(key) {
+			x.t.Fatalf("policy %s changed and nobody was told. It was:\n%s\nand is:\n%s", key, was, now)
 		}
+		seen[key] = now
 	}
-	x.seen = now
-	for key := range x.told.All() {
-		x.told.Delete(key)
-	}
+	x.seen = seen
 }
 
 // storeView is what the store says of a policy, in the words of the oracle.
@@ -194,22 +206,54 @@ func storeView(s *Store, key types.NamespacedName) string {
 	return strings.Join(cohorts, "\n")
 }
 
-func (x *tandem) checkDecision(pod *v1.Pod) {
+func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 	x.t.Helper()
+	d, governed := x.store.Decide(pod)
 	want := x.oracle.decide(pod)
-	var got oracleDecision
-	if d, governed := x.store.Decide(pod); governed {
-		got = oracleDecision{
-			policy: d.Policy, mode: d.EnforcementMode(),
-			qualifying: d.Qualifying, size: d.Size, target: d.Target, managed: d.Managed, other: d.Other,
-			preferred: d.Preferred, allowsTarget: d.Allows(Target), allowsOther: d.Allows(Other),
-		}
-		if !got.allowsTarget && !got.allowsOther {
-			x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, got)
+	if got := spellOut(d, governed); got != want {
+		x.t.Fatalf("decision for pod %s:\n%+v\nwant:\n%+v", pod.UID, got, want)
+	}
+	if !governed {
+		return want
+	}
+	if !d.Allows(Target) && !d.Allows(Other) {
+		x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, want)
+	}
+	for _, group := range []Group{Target, Other} {
+		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group) {
+			x.t.Fatalf("pod %s could evict in the %s group: %t, says the store of %+v", pod.UID, group, x.store.CouldEvict(d, group), want)
 		}
 	}
-	if got != want {
-		x.t.Fatalf("decision for pod %s:\n%+v\nwant:\n%+v", pod.UID, got, want)
+
+	// Evict one of the other pods in a simulation, and bring it back.
+	uids := sets.List(sets.KeySet(x.oracle.pods).Delete(pod.UID))
+	if len(uids) == 0 {
+		return want
+	}
+	i, _ := slices.BinarySearch(uids, pod.UID)
+	victim := x.oracle.pods[uids[i%len(uids)]]
+	without := x.oracle.decide(pod, victim.UID)
+	simulated := x.store.WithoutPod(d, victim)
+	if got := spellOut(simulated, true); got != without {
+		x.t.Fatalf("decision for pod %s without %s:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, without)
+	}
+	if without == want {
+		return want // it was not placed, to begin with
+	}
+	if got := spellOut(x.store.WithPod(simulated, victim, nil), true); got != want {
+		x.t.Fatalf("decision for pod %s when %s is back:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, want)
+	}
+	return want
+}
+
+func spellOut(d Decision, governed bool) oracleDecision {
+	if !governed {
+		return oracleDecision{}
+	}
+	return oracleDecision{
+		policy: d.Policy, mode: d.EnforcementMode(),
+		qualifying: d.Qualifying, size: d.Size, target: d.Target, managed: d.Managed, other: d.Other,
+		preferred: d.Preferred, allowsTarget: d.Allows(Target), allowsOther: d.Allows(Other),
 	}
 }
 
@@ -228,6 +272,11 @@ func (x *tandem) checkInside() {
 		nodes.Insert(o.placedOn(uid))
 		namespaces.Insert(pod.Namespace)
 		workloads.Insert(controllerOf(pod))
+	}
+	for p := range st.nominated {
+		if st.pods[p.uid] != p {
+			fail("pod %s: nominated, but not known", p.uid)
+		}
 	}
 	for key, p := range o.policies {
 		if p.valid {
@@ -253,7 +302,7 @@ func (x *tandem) checkInside() {
 	}
 
 	// Each pod stands in the lists of what it has to do with.
-	labelSetPods, nodePods, workloadPods, cohortPods := map[*labelSet]int{}, map[*node]int{}, map[*workload]int{}, map[*cohort]map[*workload]int{}
+	labelSetPods, nodePods, workloadPods, cohorts := map[*labelSet]int{}, map[*node]int{}, map[*workload]int{}, map[*cohort]*cohort{}
 	for uid, p := range st.pods {
 		if p.uid != uid || !p.seen && p.reserved == nil {
 			fail("pod %s: nothing is known of it", uid)
@@ -279,10 +328,18 @@ func (x *tandem) checkInside() {
 			if st.policies[c.policy.key] != c.policy || c.policy.cohorts[c.key] != c {
 				fail("pod %s: its cohort has no record", uid)
 			}
-			if cohortPods[c] == nil {
-				cohortPods[c] = map[*workload]int{}
+			want := cohorts[c]
+			if want == nil {
+				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]struct{}{}, workloads: map[*workload]int{}}
+				cohorts[c] = want
 			}
-			cohortPods[c][p.workload]++
+			want.workloads[p.workload]++
+			if p.group != NoGroup {
+				want.placed[groupPriority{p.group, p.priority}]++
+			}
+			if st.nominated[p] != "" {
+				want.nominated[p] = struct{}{}
+			}
 		}
 	}
 
@@ -323,15 +380,20 @@ func (x *tandem) checkInside() {
 			fail("workload %s: %d pods, want %d", uid, w.pods, workloadPods[w])
 		}
 		for c := range w.cohorts {
-			if cohortPods[c][w] == 0 {
+			if cohorts[c] == nil || cohorts[c].workloads[w] == 0 {
 				fail("workload %s: cohort %q has none of its pods", uid, c.key)
 			}
 		}
 	}
 	for key, p := range st.policies {
 		for _, c := range p.cohorts {
-			if !maps.Equal(c.workloads, cohortPods[c]) {
-				fail("policy %s: a cohort's workloads are %v, want %v", key, c.workloads, cohortPods[c])
+			want := cohorts[c]
+			if want == nil {
+				fail("policy %s: cohort %q without pods", key, c.key)
+			}
+			if !maps.Equal(c.workloads, want.workloads) || !maps.Equal(c.placed, want.placed) || !maps.Equal(c.nominated, want.nominated) {
+				fail("policy %s: cohort %q counts %v %v %v, want %v %v %v", key, c.key,
+					c.workloads, c.placed, c.nominated, want.workloads, want.placed, want.nominated)
 			}
 			for w := range c.workloads {
 				if w == nil {
@@ -355,6 +417,12 @@ func (p podInWords) String() string {
 	words := []string{string(p.UID), fmt.Sprint(p.Labels)}
 	if owner := controllerOf(p.Pod); owner != "" {
 		words = append(words, "of", string(owner))
+	}
+	if p.Spec.Priority != nil {
+		words = append(words, "priority", fmt.Sprint(*p.Spec.Priority))
+	}
+	if p.Status.NominatedNodeName != "" {
+		words = append(words, "nominated for", p.Status.NominatedNodeName)
 	}
 	if p.Spec.NodeName != "" {
 		words = append(words, "on", p.Spec.NodeName)

@@ -242,6 +242,32 @@ func (o *oracle) in(group Group, p oraclePolicy, pods []*v1.Pod) []*v1.Pod {
 	return placed
 }
 
+// holding returns those of the pods that, though not placed, hold a place in the group against the pod: as they are
+// nominated for a node and of higher priority. Of equal priority they hold it against pods without a nomination; between
+// two with one the UID decides.
+func (o *oracle) holding(group Group, p oraclePolicy, against *v1.Pod, pods []*v1.Pod) []*v1.Pod {
+	nominated := func(pod *v1.Pod) bool { return o.pods[pod.UID] != nil && pod.Status.NominatedNodeName != "" }
+	var holding []*v1.Pod
+	for _, pod := range pods {
+		node, known := o.nodes[pod.Status.NominatedNodeName]
+		if !known || p.groupOf(node) != group || o.placedOn(pod.UID) != "" || priorityOf(pod) < priorityOf(against) {
+			continue
+		}
+		if priorityOf(pod) == priorityOf(against) && nominated(against) && pod.UID > against.UID {
+			continue
+		}
+		holding = append(holding, pod)
+	}
+	return holding
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
 // size is N: how many pods there are or, if that is more, how many the workload wants that controls all of them.
 func (o *oracle) size(pods []*v1.Pod) int {
 	workload := controllerOf(pods[0])
@@ -273,7 +299,8 @@ type oracleDecision struct {
 	allowsTarget, allowsOther                bool
 }
 
-func (o *oracle) decide(pod *v1.Pod) oracleDecision {
+// decide takes the decision for a pod, as if the evicted ones were not placed, though still there.
+func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
 	if known := o.pods[pod.UID]; known != nil {
 		pod = known
 	}
@@ -282,10 +309,14 @@ func (o *oracle) decide(pod *v1.Pod) oracleDecision {
 		return oracleDecision{}
 	}
 	p := selecting[0]
-	others := slices.DeleteFunc(o.qualifying(p, p.cohortOf(pod)), func(other *v1.Pod) bool { return other.UID == pod.UID })
+	others := without(o.qualifying(p, p.cohortOf(pod)), pod.UID)
 	n := o.size(append(others, pod))
 	t := p.target(n)
-	managed, other := len(o.in(Target, p, others)), len(o.in(Other, p, others))
+	there := without(others, evicted...)
+	in := func(group Group, pods []*v1.Pod) int {
+		return len(o.in(group, p, pods)) + len(o.holding(group, p, pod, pods))
+	}
+	managed, other := in(Target, there), in(Other, there)
 
 	d := oracleDecision{
 		policy:       p.NamespacedName,
@@ -305,6 +336,24 @@ func (o *oracle) decide(pod *v1.Pod) oracleDecision {
 	return d
 }
 
+func (d oracleDecision) allows(group Group) bool {
+	return group == Target && d.allowsTarget || group == Other && d.allowsOther
+}
+
+// couldEvict reports whether the group would be open to the pod without the placed pods of lower priority.
+func (o *oracle) couldEvict(pod *v1.Pod, group Group) bool {
+	if known := o.pods[pod.UID]; known != nil {
+		pod = known
+	}
+	var lower []types.UID
+	for uid, other := range o.pods {
+		if o.placedOn(uid) != "" && priorityOf(other) < priorityOf(pod) {
+			lower = append(lower, uid)
+		}
+	}
+	return o.decide(pod, lower...).allows(group)
+}
+
 // refuses reports whether AssumePod must return a QuotaError: the pod counts, is not bound, and its policy does not
 // allow the group of the node, which is known.
 func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
@@ -316,10 +365,7 @@ func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
 	if !known || len(selecting) == 0 || !isActive(pod) || o.boundTo(pod.UID) != "" {
 		return false
 	}
-	if selecting[0].groupOf(node) == Target {
-		return !o.decide(pod).allowsTarget
-	}
-	return !o.decide(pod).allowsOther
+	return !o.decide(pod).allows(selecting[0].groupOf(node))
 }
 
 // view is what PolicyInfo must say of a policy, in one line.
@@ -347,6 +393,16 @@ func viewOf(cohort map[string]string, qualifying []types.UID, size, target int, 
 	slices.Sort(qualifying)
 	slices.Sort(managed)
 	return fmt.Sprintf("%v: qualifying %v, size %d, target %d, managed %v, other %d", cohort, qualifying, size, target, managed, other)
+}
+
+func without(pods []*v1.Pod, gone ...types.UID) []*v1.Pod {
+	var rest []*v1.Pod
+	for _, pod := range pods {
+		if !slices.Contains(gone, pod.UID) {
+			rest = append(rest, pod)
+		}
+	}
+	return rest
 }
 
 func uids(pods []*v1.Pod) []types.UID {

@@ -384,13 +384,15 @@ func (w *world) changePod() {
 		return
 	}
 	changed := obj.DeepCopy()
-	switch choose(w.pick, "pod change", "bind", "relabel", "bind", "own", "heartbeat", "gate", "terminate", "finish", "remove", "replace") {
+	switch choose(w.pick, "pod change", "bind", "relabel", "nominate", "bind", "own", "heartbeat", "gate", "terminate", "finish", "remove", "replace") {
 	case "bind":
 		if obj.Spec.NodeName == "" {
 			changed.Spec.NodeName = w.bindTo(obj)
 		}
 	case "relabel":
 		changed.Labels = w.newPodLabels()
+	case "nominate":
+		changed.Status.NominatedNodeName = choose(w.pick, "nominated", "n1", "n2", "n3", "never known", "")
 	case "own":
 		changed.OwnerReferences = w.newOwners()
 	case "heartbeat":
@@ -440,6 +442,9 @@ func (w *world) newPod(name string) *v1.Pod {
 		Labels:          w.newPodLabels(),
 		OwnerReferences: w.newOwners(),
 	}}
+	if w.pick("important", 3) == 2 {
+		pod.Spec.Priority = new(int32(10))
+	}
 	if w.pick("gated", 5) == 4 {
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
 	}

@@ -18,12 +18,11 @@ func (s *Store) WithoutPod(d Decision, other *v1.Pod) Decision {
 	at := placement{p.uid, p.group}
 	if i := slices.IndexFunc(d.added, func(a placement) bool { return a.uid == p.uid }); i >= 0 {
 		at = d.added[i]
-		d.added = slices.Concat(d.added[:i], d.added[i+1:])
-	} else if p.group == NoGroup || slices.Contains(d.removed, at) {
-		return d
-	} else {
-		d.removed = append(slices.Clip(d.removed), at)
 	}
+	if at.group == NoGroup || slices.Contains(d.removed, at) {
+		return d
+	}
+	d.removed = append(slices.Clip(d.removed), at)
 	d.count(at.group, -1)
 	d.conclude()
 	return d

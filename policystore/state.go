@@ -261,7 +261,8 @@ func (s *state) settle(p *pod) {
 	if node == nil {
 		node = p.reserved
 	}
-	if node != p.placed {
+	moved := node != p.placed
+	if moved {
 		s.setPlaced(p, node)
 	}
 
@@ -274,6 +275,9 @@ func (s *state) settle(p *pod) {
 		group = c.policy.spec.groupOf(node.labels)
 	}
 	if c == p.cohort && group == p.group {
+		if moved && c != nil && s.nominated[p] != "" {
+			s.touch(c.policy) // a placed pod holds no other place
+		}
 		return
 	}
 	if c != p.cohort {
@@ -534,6 +538,7 @@ func (s *state) setNode(name string, labels map[string]string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
+	s.touchHolders(name)
 }
 
 func (s *state) removeNode(name string) {
@@ -545,7 +550,17 @@ func (s *state) removeNode(name string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
+	s.touchHolders(name)
 	s.tidyNode(n)
+}
+
+// touchHolders touches the policies of the pods that are nominated for the node, when its group has changed.
+func (s *state) touchHolders(nodeName string) {
+	for p, nominated := range s.nominated {
+		if nominated == nodeName && p.cohort != nil {
+			s.touch(p.cohort.policy)
+		}
+	}
 }
 
 func (w *workload) id() types.UID {

@@ -89,7 +89,7 @@ type Workload struct {
 	Pods      int    `json:"pods"`
 }
 
-// Decision says to which group of nodes a pod goes: "target", "other", or "none" if it has to wait.
+// Decision says to which group of nodes a pod goes, "target" or "other", or that it "waits"; and why.
 type Decision struct {
 	Pod    string `json:"pod"`
 	Policy string `json:"policy"`
@@ -212,7 +212,7 @@ func place(store *policystore.Store, pod *v1.Pod, d policystore.Decision, r rule
 			return Decision{keyOf(pod).String(), d.Policy.String(), group.String(), reason}
 		}
 	}
-	return Decision{keyOf(pod).String(), d.Policy.String(), policystore.NoGroup.String(), reason}
+	return Decision{keyOf(pod).String(), d.Policy.String(), "waits", reason}
 }
 
 func newPolicy(info policystore.PolicyInfo, nodes []*v1.Node) Policy {

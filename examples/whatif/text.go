@@ -55,7 +55,7 @@ func (o Outcome) text(out io.Writer) {
 			arrow(c.Now.Other, c.Then.Other), arrow(c.Now.Pending, c.Then.Pending), c.verdict()))
 	}
 	for _, d := range o.Decisions {
-		next = append(next, row(d.Pod, d.Policy, d.group(), d.Reason))
+		next = append(next, row(d.Pod, d.Policy, d.Group, d.Reason))
 	}
 	for _, w := range o.Ungoverned {
 		ungoverned = append(ungoverned, row(w.Namespace, w.name(), w.Pods))
@@ -80,7 +80,7 @@ func (o Outcome) entries() (cohorts, pods []entry) {
 		cohorts = append(cohorts, entry{key: row(c.Policy, labels.Set(c.Labels)), value: value})
 	}
 	for _, d := range o.Decisions {
-		pods = append(pods, entry{key: d.Pod, value: fmt.Sprintf("%s (%s)", d.group(), d.Policy), note: "\t" + d.Reason})
+		pods = append(pods, entry{key: d.Pod, value: fmt.Sprintf("%s (%s)", d.Group, d.Policy), note: "\t" + d.Reason})
 	}
 	return cohorts, pods
 }
@@ -163,13 +163,6 @@ func (c Cohort) verdict() string {
 		wrong = append(wrong, fmt.Sprintf("%d pending", c.Then.Pending))
 	}
 	return cmp.Or(strings.Join(wrong, ", "), "yes")
-}
-
-func (d Decision) group() string {
-	if d.Group == "none" {
-		return "waits"
-	}
-	return d.Group
 }
 
 func arrow(now, then int) string {

@@ -122,8 +122,7 @@ func TestSequence(t *testing.T) {
 			w.addNodes(20, nil, "o1")
 			got := ""
 			for range want {
-				w.create(1)
-				d, _ := w.Decide(w.pods[fmt.Sprintf("web-%03d", w.created)])
+				d, _ := w.Decide(w.pods[w.create(1)[0]])
 				got += letter[d.Preferred]
 				w.schedule()
 			}

@@ -146,7 +146,7 @@ func TestRaces(t *testing.T) {
 			return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 		}
 		rival := must(policystore.Strict, "40%")
-		rival.Name, rival.Weight = "rival", 5
+		rival.Name, rival.Weight = "web-rival", 5
 		w.set(rival)
 
 		edited := strict40
@@ -165,7 +165,7 @@ func TestRaces(t *testing.T) {
 			{"mode", func(p *policy) { p.EnforcementMode = policystore.BestEffort }, "9/1", 8},
 			{"weight, to below another policy's", func(p *policy) { p.Weight = 4 }, "0/0", 0},
 			{"weight, to another policy's, which is Strict", func(p *policy) { p.Weight = 5 }, "0/0", 0},
-			{"weight, to above", func(p *policy) { p.Weight = 6 }, "9/1", 8},
+			{"mode, at equal weight, so that its name comes first", func(p *policy) { p.EnforcementMode = policystore.Strict }, "9/1", 8},
 		} {
 			step.do(&edited)
 			w.set(edited)

@@ -267,7 +267,7 @@ func TestAssumePod(t *testing.T) {
 
 // What a workload wants raises the size of a cohort that it controls alone.
 func TestWantedSize(t *testing.T) {
-	rs, other, orphan := controlledBy("rs"), controlledBy("other"), controlledBy("")
+	rs, other, unknown, orphan := controlledBy("rs"), controlledBy("other"), controlledBy("unknown"), controlledBy("")
 	type pods = []func(*v1.Pod)
 	for name, tc := range map[string]struct {
 		size int // that rs wants
@@ -285,12 +285,14 @@ func TestWantedSize(t *testing.T) {
 		"no one's pod is there":     {10, pods{rs, orphan}, rs, 2, 3},
 		"another's pod comes":       {10, pods{rs, rs}, other, 10, 3},
 		"no one's pod comes":        {10, pods{rs, rs}, orphan, 10, 3},
-		"another's size is unknown": {10, pods{other}, other, 1, 2},
+		"what is wanted is unknown": {10, pods{unknown}, unknown, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, must(policystore.Strict, "40%"))
 			w.SetWorkloadSize("rs", tc.size)
+			w.SetWorkloadSize("other", 20)
 			defer w.RemoveWorkload("rs")
+			defer w.RemoveWorkload("other")
 			var names []string
 			for range tc.pods {
 				names = append(names, w.create(1)...)

@@ -15,21 +15,14 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// The scenarios are what users of placement ratios, quotas and topology spread have reported of such tools. Nodes m1, m2
-// are those that the policy's nodeSelector matches, o1 is not; "4/6" is 4 pods in the target group and 6 in the other.
+// The scenarios are what users of placement ratios, quotas and topology spread have reported of such tools. Nodes m1 and
+// m2 are in the target group, o1 is in the other; "4/6" is 4 pods in the target group and 6 in the other.
 func TestCases(t *testing.T) {
 	strict40, bestEffort40 := must(policystore.Strict, "40%"), must(policystore.BestEffort, "40%")
 
-	// cluster is a world with room for everything.
-	cluster := func(t *testing.T, policies ...policystore.Policy) *world {
-		w := newWorld(t, policies...)
-		w.addNodes(100, spot, "m1")
-		w.addNodes(100, nil, "o1")
-		return w
-	}
 	// fourOfTen is the state in which many cases start.
 	fourOfTen := func(t *testing.T, policies ...policystore.Policy) *world {
-		w := cluster(t, policies...)
+		w := newCluster(t, policies...)
 		w.create(4, onNode("m1"))
 		w.create(6, onNode("o1"))
 		return w
@@ -57,7 +50,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("B3 finished pods leave the quota", func(t *testing.T) {
-		w := cluster(t, must(policystore.Strict, "3"))
+		w := newCluster(t, must(policystore.Strict, "3"))
 		w.update(finished, w.run(3)...)
 		w.requireSplit("0/0")
 		w.run(10)
@@ -84,7 +77,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("B7 a bind that is reported as failed but stored is counted once", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.create(3, onNode("m1"))
 		w.create(5, onNode("o1"))
 		pods := w.create(2)
@@ -101,7 +94,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("B8 a pod that is deleted while it is reserved leaves nothing", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.create(3, onNode("m1"))
 		w.create(6, onNode("o1"))
 		name := w.create(1)[0]
@@ -125,7 +118,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("B9 a pod that fits only in one group leaves its place in the other to the next", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.relabelNode("o1", map[string]string{"gpu": "true"})
 		w.create(4, func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{"gpu": "true"} })
 		w.create(6)
@@ -155,7 +148,7 @@ func TestCases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, reversed := range []bool{false, true} { // the old pods of either group go first
-				w := cluster(t, must(policystore.Strict, tc.size))
+				w := newCluster(t, must(policystore.Strict, tc.size))
 				w.run(10, labelled(revision, "old"))
 				w.requireSplit(tc.want)
 				old := slices.Concat(w.on("m1"), w.on("o1"))
@@ -186,10 +179,10 @@ func TestCases(t *testing.T) {
 		for i, want := range []struct{ must, mustNot string }{
 			{"0/1", "0/1"}, {"0/2", "1/1"}, {"1/2", "1/2"}, {"1/3", "2/2"}, {"2/3", "3/2"},
 		} {
-			w := cluster(t, strict40)
+			w := newCluster(t, strict40)
 			w.run(i + 1)
 			w.requireSplit(want.must)
-			w = cluster(t, mustNot60)
+			w = newCluster(t, mustNot60)
 			w.run(i + 1)
 			w.requireSplit(want.mustNot)
 		}
@@ -224,7 +217,7 @@ func TestCases(t *testing.T) {
 		w.run(90)
 		w.requireSplit("40/60")
 
-		w = cluster(t, strict40)
+		w = newCluster(t, strict40)
 		for _, batch := range []int{1, 2, 4, 3} {
 			w.create(batch)
 			w.schedule()
@@ -305,13 +298,13 @@ func TestCases(t *testing.T) {
 	t.Run("F3 of several policies that select a pod the heaviest holds", func(t *testing.T) {
 		light, heavy := must(policystore.Strict, "40%"), must(policystore.Strict, "80%")
 		light.Name, light.Weight, heavy.Weight = "light", 100, 500
-		w := cluster(t, light, heavy)
+		w := newCluster(t, light, heavy)
 		w.run(10)
 		w.requireSplit("8/2")
 	})
 
 	t.Run("F5 pods of another namespace do not count", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.create(10, inNamespace("elsewhere"), onNode("o1"))
 		w.run(10)
 		w.requireSplit("4/6")
@@ -326,7 +319,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("F7 pods that are older than the policy count", func(t *testing.T) {
-		w := cluster(t)
+		w := newCluster(t)
 		w.create(10, onNode("o1"))
 		w.set(strict40)
 		w.run(10)
@@ -334,7 +327,7 @@ func TestCases(t *testing.T) {
 	})
 
 	t.Run("G1 pods count on nodes that are full", func(t *testing.T) {
-		w := cluster(t, bestEffort40)
+		w := newCluster(t, bestEffort40)
 		w.create(4, onNode("m1"))
 		w.room["m1"] = 4
 		w.addNodes(8, spot, "m2")
@@ -354,14 +347,14 @@ func TestCases(t *testing.T) {
 		policy := strict40
 		policy.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In", Values: []string{"web"}}}}
 		policy.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Exists"}}}
-		w := cluster(t, policy)
+		w := newCluster(t, policy)
 		w.create(10, labelled("app", "api"), onNode("o1"))
 		w.run(10)
 		w.requireSplit("4/6")
 	})
 
 	t.Run("L4 everything at once", func(t *testing.T) {
-		w := cluster(t)
+		w := newCluster(t)
 		w.create(10)
 		var wg sync.WaitGroup
 		for i := range 50 {

@@ -40,13 +40,11 @@ func TestDecide(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s %s of %d with %d and %d placed", mode, action, row.size, row.n, row.m, row.o), func(t *testing.T) {
 					policy := must(mode, row.size)
 					policy.Action = action
-					w := newWorld(t, policy)
-					w.addNodes(10, spot, "spot")
-					w.addNodes(10, nil, "on-demand")
-					node := map[policystore.Group]string{target: "spot", other: "on-demand"}
+					w := newCluster(t, policy)
+					node := map[policystore.Group]string{target: "m1", other: "o1"}
 					allowed := row.allowed
 					if action == policystore.MustNot {
-						node = map[policystore.Group]string{target: "on-demand", other: "spot"}
+						node = map[policystore.Group]string{target: "o1", other: "m1"}
 					}
 					if mode == policystore.BestEffort {
 						allowed = groups{target, other}
@@ -88,9 +86,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecisionReason(t *testing.T) {
-	w := newWorld(t, must(policystore.Strict, "40%"))
-	w.addNodes(10, spot, "m1")
-	w.addNodes(10, nil, "o1")
+	w := newCluster(t, must(policystore.Strict, "40%"))
 	w.create(4, onNode("m1"), controlledBy("rs"))
 	w.create(3, onNode("o1"), controlledBy("rs"))
 	pod := w.pods[w.create(3, controlledBy("rs"))[0]]
@@ -117,9 +113,7 @@ func TestSequence(t *testing.T) {
 		"100%": "TTT",
 	} {
 		t.Run(size, func(t *testing.T) {
-			w := newWorld(t, must(policystore.Strict, size))
-			w.addNodes(20, spot, "m1")
-			w.addNodes(20, nil, "o1")
+			w := newCluster(t, must(policystore.Strict, size))
 			got := ""
 			for range want {
 				d, _ := w.Decide(w.pods[w.create(1)[0]])
@@ -157,9 +151,7 @@ func TestAllowsMoreThan(t *testing.T) {
 		"nodes change group":      {func(w *world) { p := must(policystore.Strict, "40%"); p.Action = policystore.MustNot; w.set(p) }, true},
 		"another policy takes it": {func(w *world) { p := must(policystore.Strict, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, true},
 	} {
-		w := newWorld(t, must(policystore.Strict, "40%"))
-		w.addNodes(10, spot, "m1")
-		w.addNodes(10, nil, "o1")
+		w := newCluster(t, must(policystore.Strict, "40%"))
 		w.create(4, onNode("m1"))
 		w.create(5, onNode("o1"))
 		earlier, _ := w.Decide(newPod("pod"))

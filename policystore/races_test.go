@@ -37,12 +37,6 @@ func interleavings(a, b []event) (all [][]event) {
 
 func TestRaces(t *testing.T) {
 	strict40 := must(policystore.Strict, "40%")
-	cluster := func(t *testing.T, policies ...policystore.Policy) *world {
-		w := newWorld(t, policies...)
-		w.addNodes(100, spot, "m1")
-		w.addNodes(100, nil, "o1")
-		return w
-	}
 
 	// The first four are between informer and scheduling cycle, about one pod.
 	shows := func(name string, edits ...func(*v1.Pod)) event {
@@ -69,7 +63,7 @@ func TestRaces(t *testing.T) {
 	} {
 		t.Run(race.name, func(t *testing.T) {
 			for _, order := range interleavings(race.informer, race.scheduler) {
-				w := cluster(t, must(policystore.Strict, "100%"))
+				w := newCluster(t, must(policystore.Strict, "100%"))
 				var names []string
 				for _, e := range order {
 					e.do(w)
@@ -85,7 +79,7 @@ func TestRaces(t *testing.T) {
 	}
 
 	t.Run("5 the first decision after a restart counts what runs", func(t *testing.T) {
-		before := cluster(t, strict40)
+		before := newCluster(t, strict40)
 		before.run(10)
 		before.remove(before.on("m1")[0])
 		pod := before.pods[before.create(3)[0]]
@@ -108,25 +102,24 @@ func TestRaces(t *testing.T) {
 	})
 
 	t.Run("6 a node with pods on it, bound or reserved, changes or goes", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.run(5)
 		w.create(5)
 		w.schedule()
 		w.requireSplit("4/6")
-		node := func(labels map[string]string) *v1.Node { return newNode("m1", labels) }
 		for _, step := range []struct {
 			event string
 			do    func()
 			want  string
 		}{
-			{"the label goes", func() { w.UpdateNode(node(nil)) }, "0/10"},
-			{"the label comes", func() { w.UpdateNode(node(spot)) }, "4/6"},
-			{"an unrelated label comes", func() { w.UpdateNode(node(map[string]string{"pool": "spot", "zone": "a"})) }, "4/6"},
-			{"it is deleted", func() { w.RemoveNode(node(nil)) }, "0/6"},
+			{"the label goes", func() { w.UpdateNode(newNode("m1", nil)) }, "0/10"},
+			{"the label comes", func() { w.UpdateNode(newNode("m1", spot)) }, "4/6"},
+			{"an unrelated label comes", func() { w.UpdateNode(newNode("m1", map[string]string{"pool": "spot", "zone": "a"})) }, "4/6"},
+			{"it is deleted", func() { w.RemoveNode(newNode("m1", nil)) }, "0/6"},
 			{"its pods are bound all the same", w.bind, "0/6"},
 			{"a pod on it is deleted", func() { w.remove(w.on("m1")[0]) }, "0/6"},
-			{"it comes back", func() { w.AddNode(node(spot)) }, "3/6"},
-			{"it is deleted and comes back without the label", func() { w.RemoveNode(node(spot)); w.AddNode(node(nil)) }, "0/9"},
+			{"it comes back", func() { w.AddNode(newNode("m1", spot)) }, "3/6"},
+			{"it is deleted and comes back without the label", func() { w.RemoveNode(newNode("m1", spot)); w.AddNode(newNode("m1", nil)) }, "0/9"},
 		} {
 			step.do()
 			require.Equal(t, step.want, w.split(), step.event)
@@ -191,7 +184,7 @@ func TestRaces(t *testing.T) {
 			"it completes":                 {finished, "3/6", []int{9}},
 			"it fails":                     {func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }, "3/6", []int{9}},
 		} {
-			w := cluster(t, strict40)
+			w := newCluster(t, strict40)
 			w.create(3, onNode("m1"))
 			w.create(6, onNode("o1"))
 			pod := w.create(1)[0]
@@ -211,7 +204,7 @@ func TestRaces(t *testing.T) {
 	})
 
 	t.Run("8 a pod counts when it has lost its scheduling gates", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.run(2)
 		pod := w.create(1, func(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}} })[0]
 		qualifying := func() int {
@@ -226,7 +219,7 @@ func TestRaces(t *testing.T) {
 	})
 
 	t.Run("9 two profiles compete for the last place", func(t *testing.T) {
-		w := cluster(t, strict40)
+		w := newCluster(t, strict40)
 		w.create(3, onNode("m1"))
 		w.create(6, onNode("o1"))
 		pods := w.create(2)
@@ -265,7 +258,7 @@ func TestRaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := must(policystore.BestEffort, "20%")
 			next.Name = "next"
-			w := cluster(t, strict40, next)
+			w := newCluster(t, strict40, next)
 			w.create(4, onNode("m1"))
 			w.create(6, onNode("o1"))
 			pod := w.pods[w.create(1)[0]]

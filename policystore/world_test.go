@@ -71,6 +71,14 @@ func newWorld(t *testing.T, policies ...policystore.Policy) *world {
 	return w
 }
 
+// newCluster returns a world with room for everything on the spot node m1 and on o1, which is not.
+func newCluster(t *testing.T, policies ...policystore.Policy) *world {
+	w := newWorld(t, policies...)
+	w.addNodes(100, spot, "m1")
+	w.addNodes(100, nil, "o1")
+	return w
+}
+
 func (w *world) set(p policystore.Policy) {
 	w.t.Helper()
 	require.NoError(w.t, w.SetPolicy(p))

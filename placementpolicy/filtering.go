@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,8 +17,11 @@ const preFilterStateKey fwk.StateKey = "PreFilter" + Name
 
 // preFilterState is the decision for the pod of a scheduling cycle, and what was said of it.
 type preFilterState struct {
-	// taken is the decision as PreFilter took it; decision is what AddPod and RemovePod have made of it.
+	// taken is the decision as PreFilter took it, for the pod or for the first one of its pod group; decision is what
+	// AddPod and RemovePod have made of it.
 	taken, decision policystore.Decision
+	// member: it is a cycle for a pod group.
+	member bool
 
 	// rejections are the codes and reasons of the groups that are closed, made when first needed: many nodes share one.
 	target, other rejection
@@ -33,9 +37,40 @@ func newPreFilterState(taken policystore.Decision) *preFilterState {
 	return &preFilterState{taken: taken, decision: taken}
 }
 
-// Clone copies the decision, which AddPod and RemovePod replace. The reasons follow from it and are made anew.
+// Clone copies the decision, which AddPod and RemovePod change, but not the reasons, which follow from it.
 func (s *preFilterState) Clone() fwk.StateData {
-	return &preFilterState{taken: s.taken, decision: s.decision}
+	return &preFilterState{taken: s.taken, decision: s.decision, member: s.member}
+}
+
+func (s *preFilterState) change(decision policystore.Decision) {
+	s.decision = decision
+	s.target, s.other = rejection{}, rejection{}
+}
+
+const podGroupStateKey fwk.StateKey = "PodGroup" + Name
+
+// podGroupState is the decisions for the first pods of a pod group, one for each cohort. Those for the other pods count
+// the pods before, which are reserved only in a simulation.
+type podGroupState struct {
+	first []policystore.Decision
+}
+
+// Clone copies the list, which grows.
+func (s *podGroupState) Clone() fwk.StateData { return &podGroupState{first: slices.Clone(s.first)} }
+
+// firstOfGroup returns the decision that was taken for the first pod of the group that is in the same cohort.
+func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) policystore.Decision {
+	data, _ := group.Read(podGroupStateKey)
+	s, ok := data.(*podGroupState)
+	if !ok {
+		s = &podGroupState{}
+		group.Write(podGroupStateKey, s)
+	}
+	if i := slices.IndexFunc(s.first, decision.SameCohort); i >= 0 {
+		return s.first[i]
+	}
+	s.first = append(s.first, decision)
+	return decision
 }
 
 // PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered.
@@ -48,7 +83,11 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(preFilterStateKey, newPreFilterState(decision))
+	s := newPreFilterState(decision)
+	if state.IsPodGroupSchedulingCycle() {
+		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
+	}
+	state.Write(preFilterStateKey, s)
 	return nil, nil
 }
 
@@ -67,7 +106,7 @@ func (pl *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, add
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	*s = preFilterState{taken: s.taken, decision: pl.store.WithPod(s.decision, added.GetPod(), node.Node().Labels)}
+	s.change(pl.store.WithPod(s.decision, added.GetPod(), node.Node().Labels))
 	return nil
 }
 
@@ -77,7 +116,7 @@ func (pl *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	*s = preFilterState{taken: s.taken, decision: pl.store.WithoutPod(s.decision, removed.GetPod())}
+	s.change(pl.store.WithoutPod(s.decision, removed.GetPod()))
 	return nil
 }
 
@@ -112,7 +151,7 @@ func (pl *Plugin) reject(s *preFilterState, pod *v1.Pod, group policystore.Group
 		if pl.store.CouldEvict(s.decision, group) {
 			r.code = fwk.Unschedulable
 		}
-		pl.wakeup.add(pod, s.taken, group)
+		pl.wakeup.add(waitingPod{pod: pod, decision: s.taken, member: s.member, yields: !s.member && s.taken.Allows(group)})
 	})
 	return fwk.NewStatus(r.code, r.reason)
 }

@@ -33,10 +33,13 @@ type wakeup struct {
 	policyOf map[types.UID]types.NamespacedName
 }
 
-// waitingPod is a pod and the decision of the cycle in which it was kept out of a group.
+// waitingPod is a pod that was kept out of a group.
 type waitingPod struct {
-	pod      *v1.Pod
+	pod *v1.Pod
+	// decision was taken in the pod's last cycle. For the member of a pod group it is the first one of the group's cycle,
+	// which counts no reservations for other members, since these were undone at its end.
 	decision policystore.Decision
+	member   bool
 	// yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not
 	// know to be nominated. What ends that cannot be told from the decision, so any change may.
 	yields bool
@@ -66,19 +69,19 @@ func (w *wakeup) run(ctx context.Context) {
 	}
 }
 
-// add notes that the plugin has kept the pod out of the group, in a cycle for which the decision was taken.
-func (w *wakeup) add(pod *v1.Pod, decision policystore.Decision, group policystore.Group) {
+// add notes that the pod was kept out of a group.
+func (w *wakeup) add(waiting waitingPod) {
+	pod, policy := waiting.pod, waiting.decision.Policy
 	w.mu.Lock()
-	waiting := waitingPod{pod: pod, decision: decision, yields: decision.Allows(group)}
 	if before, ok := w.byPolicy[w.policyOf[pod.UID]][pod.UID]; ok {
 		waiting.yields = waiting.yields || before.yields
 		w.removeLocked(pod.UID)
 	}
-	if w.byPolicy[decision.Policy] == nil {
-		w.byPolicy[decision.Policy] = map[types.UID]waitingPod{}
+	if w.byPolicy[policy] == nil {
+		w.byPolicy[policy] = map[types.UID]waitingPod{}
 	}
-	w.byPolicy[decision.Policy][pod.UID] = waiting
-	w.policyOf[pod.UID] = decision.Policy
+	w.byPolicy[policy][pod.UID] = waiting
+	w.policyOf[pod.UID] = policy
 	w.mu.Unlock()
 
 	// The events that end the wait may have come before it was noted: that the pod is gone or bound, ...
@@ -88,15 +91,22 @@ func (w *wakeup) add(pod *v1.Pod, decision policystore.Decision, group policysto
 		return
 	}
 	// ... and that it may go to the group now.
-	if w.letsIn(pod, decision) {
-		w.queue.AddAfter(decision.Policy, wakeupDelay)
+	if w.letsIn(waiting) {
+		w.queue.AddAfter(policy, wakeupDelay)
 	}
 }
 
-// letsIn reports whether the pod may now go where the decision has kept it out.
-func (w *wakeup) letsIn(pod *v1.Pod, decision policystore.Decision) bool {
-	now, governed := w.store.Decide(pod)
-	return !governed || now.AllowsMoreThan(decision)
+// letsIn reports whether the store may now let the pod in where it was kept out.
+func (w *wakeup) letsIn(waiting waitingPod) bool {
+	now, governed := w.store.Decide(waiting.pod)
+	if !governed || now.AllowsMoreThan(waiting.decision) {
+		return true
+	}
+	// A group that was open may still have had too few places for all members.
+	then := waiting.decision
+	return waiting.member &&
+		(now.Quota(policystore.Target)-now.Managed > then.Quota(policystore.Target)-then.Managed ||
+			now.Quota(policystore.Other)-now.Other > then.Quota(policystore.Other)-then.Other)
 }
 
 // remove drops the pod, which is placed, gone, or tried again.
@@ -144,7 +154,7 @@ func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
 	pods := map[string]*v1.Pod{}
 	w.mu.Lock()
 	for uid, waiting := range w.byPolicy[policy] {
-		if waiting.yields || w.letsIn(waiting.pod, waiting.decision) {
+		if waiting.yields || w.letsIn(waiting) {
 			pods[klog.KObj(waiting.pod).String()] = waiting.pod
 			w.removeLocked(uid)
 		}

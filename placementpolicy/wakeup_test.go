@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
@@ -190,6 +191,37 @@ func TestAPodThatYieldsToANominatedPodIsWokenWhenThatOneIsPlaced(t *testing.T) {
 
 		w.reserve(nominated, "o1")
 		assert.Equal(t, map[string]int{pod.Name: 1}, w.activated())
+	})
+}
+
+// The cycle of a pod group reserves a node for each member in turn. If one finds none, it undoes all: for those who wait,
+// nothing has changed then.
+func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		group := framework.NewCycleState()
+		var states []fwk.CycleState
+		members := w.addPods(5)
+		for i, pod := range members {
+			state := framework.NewCycleState()
+			state.SetPodGroupSchedulingCycle(group)
+			_, status := w.PreFilter(w.ctx, state, pod, nil)
+			require.True(t, status.IsSuccess())
+			if i == 2 { // o1 and o2 have no room for it, and two are on m1
+				require.False(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).IsSuccess())
+				break
+			}
+			require.True(t, w.Reserve(w.ctx, state, pod, "m1").IsSuccess())
+			states = append(states, state)
+		}
+		for i, state := range states {
+			w.Unreserve(w.ctx, state, members[i], "m1")
+		}
+		assert.Empty(t, w.activated())
+
+		w.setPolicy("web-on-spot", strict80)
+		assert.Equal(t, map[string]int{members[2].Name: 1}, w.activated())
 	})
 }
 

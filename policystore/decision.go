@@ -105,6 +105,9 @@ func (d Decision) AllowsMoreThan(earlier Decision) bool {
 	return d.Allows(Target) && !earlier.Allows(Target) || d.Allows(Other) && !earlier.Allows(Other)
 }
 
+// SameCohort reports whether both decisions are about pods of the same cohort; it is false for a cohort's first pod.
+func (d Decision) SameCohort(o Decision) bool { return d.cohort != nil && d.cohort == o.cohort }
+
 // OnlyGroup returns the group in which a Strict policy of 0% or 100% wants all pods, however many there are; ok is false
 // for any other policy.
 func (d Decision) OnlyGroup() (g Group, ok bool) {

@@ -1,0 +1,81 @@
+package policystore
+
+import v1 "k8s.io/api/core/v1"
+
+// decide takes the decision for the pod, as tracked if it is tracked, else as given.
+func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
+	p := s.pods[uidOf(obj)]
+	var pol *policy
+	var c *cohort
+	var w *workload
+	var priority int32
+	switch {
+	case p == nil:
+		f := factsOf(obj)
+		if pol = s.governingFor(obj); pol != nil {
+			c = pol.cohorts[sortLabels(obj.Labels).only(pol.spec.MatchLabelKeys).key()]
+		}
+		w, priority = s.workloads[f.workload], f.priority
+	case p.cohort != nil:
+		c, w, priority = p.cohort, p.workload, p.priority
+		pol = c.policy
+	default:
+		if pol = p.labelSet.governing(); pol != nil {
+			c = pol.cohorts[p.labelSet.cohortKey]
+		}
+		w, priority = p.workload, p.priority
+	}
+	if pol == nil {
+		return Decision{}, false
+	}
+	d = Decision{Policy: pol.key, spec: pol.spec, cohort: c, priority: priority}
+	if c == nil {
+		d.Qualifying = 1
+		d.Size = max(1, w.wants())
+		d.conclude()
+		return d, true
+	}
+
+	d.Qualifying, d.Managed, d.Other = c.qualifying.Len(), c.managed.Len(), c.other
+	inside := p != nil && p.cohort == c
+	if inside {
+		d.count(p.group, -1)
+	} else {
+		d.Qualifying++
+	}
+	d.Size = d.Qualifying
+	if len(c.workloads) == 1 && (inside || c.workloads[w] > 0) {
+		d.Size = max(d.Size, w.wants())
+	}
+	for q := range c.nominated {
+		if g := s.groupHeld(q); g != NoGroup && s.holdsAgainst(q, p, priority) {
+			d.count(g, +1)
+			d.added = append(d.added, placement{q.uid, g})
+		}
+	}
+	d.conclude()
+	return d, true
+}
+
+// groupHeld returns the group in which a nominated pod holds a place, until it is placed itself.
+func (s *state) groupHeld(q *pod) Group {
+	n := s.nodes[s.nominated[q]]
+	if q.placed != nil || n == nil || !n.known {
+		return NoGroup
+	}
+	return q.cohort.policy.spec.groupOf(n.labels)
+}
+
+// holdsAgainst reports whether the nominated pod q holds its place against p, which may be nil if it is not tracked: a
+// nomination stands against pods of equal or lower priority. Of two nominated pods of equal priority only one holds its
+// place against the other, so that they cannot block each other.
+func (s *state) holdsAgainst(q, p *pod, priority int32) bool {
+	switch {
+	case q == p:
+		return false
+	case q.priority != priority:
+		return q.priority > priority
+	default:
+		return p == nil || s.nominated[p] == "" || q.uid < p.uid
+	}
+}

@@ -1,0 +1,75 @@
+package policystore
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// node is a node that was added, or one that pods name.
+type node struct {
+	name   string
+	known  bool
+	labels sortedLabels
+	pods   []*pod // placed here, at their nodeIndex
+}
+
+func (s *state) nodeFor(name string) *node {
+	if name == "" {
+		return nil
+	}
+	n := s.nodes[name]
+	if n == nil {
+		n = &node{name: name}
+		s.nodes[name] = n
+	}
+	return n
+}
+
+func (s *state) tidyNode(n *node) {
+	if !n.known && len(n.pods) == 0 {
+		delete(s.nodes, n.name)
+	}
+}
+
+// hasNode reports whether the node object tells nothing new.
+func (s *state) hasNode(obj *v1.Node) bool {
+	n := s.nodes[obj.Name]
+	return n != nil && n.known && n.labels.equal(obj.Labels)
+}
+
+func (s *state) setNode(name string, labels map[string]string) {
+	n := s.nodeFor(name)
+	n.known, n.labels = true, sortLabels(labels)
+	for _, p := range n.pods {
+		s.settle(p)
+	}
+	s.touchHolders(name)
+}
+
+func (s *state) removeNode(name string) {
+	n := s.nodes[name]
+	if n == nil {
+		return
+	}
+	n.known, n.labels = false, nil
+	for _, p := range n.pods {
+		s.settle(p)
+	}
+	s.touchHolders(name)
+	s.tidyNode(n)
+}
+
+// touchHolders touches the policies of the pods that are nominated for the node, when its group has changed.
+func (s *state) touchHolders(nodeName string) {
+	for p, nominated := range s.nominated {
+		if nominated == nodeName && p.cohort != nil {
+			s.touch(p.cohort.policy)
+		}
+	}
+}
+
+func nameOf(n *node) string {
+	if n == nil {
+		return ""
+	}
+	return n.name
+}

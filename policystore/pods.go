@@ -1,0 +1,218 @@
+package policystore
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod is what is known of a pod, and what it contributes.
+type pod struct {
+	uid      types.UID
+	priority int32
+	labelSet *labelSet
+	workload *workload // nil if nothing controls the pod
+
+	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. The pod is placed on the observed
+	// node, else on the reserved one.
+	seen, active       bool
+	observed, reserved *node
+
+	// The contribution: where the pod is listed and counted. Undoing it needs nothing else.
+	cohort *cohort
+	group  Group
+	placed *node
+
+	labelSetIndex, nodeIndex int
+}
+
+// podFacts is what the store reads from a pod object.
+type podFacts struct {
+	active    bool
+	nodeName  string
+	nominated string
+	priority  int32
+	workload  types.UID
+}
+
+func factsOf(obj *v1.Pod) podFacts {
+	f := podFacts{active: active(obj), nodeName: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	if obj.Spec.Priority != nil {
+		f.priority = *obj.Spec.Priority
+	}
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		f.workload = owner.UID
+	}
+	return f
+}
+
+// uidOf is the pod's identity. Unit tests may leave the UID out; the name then stands for it.
+func uidOf(obj *v1.Pod) types.UID {
+	if obj.UID != "" {
+		return obj.UID
+	}
+	return types.UID(obj.Namespace + "/" + obj.Name)
+}
+
+// hasPod reports whether the pod object tells nothing new.
+func (s *state) hasPod(obj *v1.Pod) bool {
+	p := s.pods[uidOf(obj)]
+	if p == nil {
+		return false
+	}
+	f := factsOf(obj)
+	return p.seen && p.active == f.active && nameOf(p.observed) == f.nodeName && s.nominated[p] == f.nominated &&
+		p.priority == f.priority && p.workload.id() == f.workload && p.labelSet.labels.equal(obj.Labels)
+}
+
+func (s *state) observePod(obj *v1.Pod) {
+	p := s.pods[uidOf(obj)]
+	if p == nil {
+		p = s.addPod(obj)
+	}
+	f := factsOf(obj)
+	if !p.labelSet.labels.equal(obj.Labels) {
+		s.setLabelSet(p, s.labelSetFor(obj))
+	}
+	if p.workload.id() != f.workload || p.priority != f.priority || s.nominated[p] != f.nominated {
+		s.leaveCohort(p) // which counts the pod by these
+		s.setWorkload(p, f.workload)
+		s.setNominated(p, f.nominated)
+		p.priority = f.priority
+	}
+	p.seen = true
+	p.active = f.active
+	p.observed = s.nodeFor(f.nodeName)
+	if p.observed != nil {
+		p.reserved = nil // bound: the reservation has ended, wherever it was
+	}
+	s.settle(p)
+}
+
+// addPod makes the record of a pod that is not tracked yet.
+func (s *state) addPod(obj *v1.Pod) *pod {
+	f := factsOf(obj)
+	p := &pod{uid: uidOf(obj), active: f.active, priority: f.priority}
+	s.pods[p.uid] = p
+	s.setLabelSet(p, s.labelSetFor(obj))
+	s.setWorkload(p, f.workload)
+	s.setNominated(p, f.nominated)
+	return p
+}
+
+func (s *state) removePod(uid types.UID) {
+	p := s.pods[uid]
+	if p == nil {
+		return
+	}
+	p.active, p.observed, p.reserved = false, nil, nil
+	s.settle(p)
+	s.setWorkload(p, "")
+	s.setNominated(p, "")
+	s.setLabelSet(p, nil)
+	delete(s.pods, uid)
+}
+
+// assumePod reserves the node for the pod, unless the pod counts and a Strict policy has used up its group's quota. A
+// node that is not known yet is in no group, so nothing can be said against it.
+func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
+	p := s.pods[uidOf(obj)]
+	if p != nil && p.observed != nil {
+		return nil // bound already, which is what counts
+	}
+	counts := active(obj)
+	if p != nil {
+		counts = p.active
+	}
+	if n := s.nodes[nodeName]; counts && n != nil && n.known {
+		if d, governed := s.decide(obj); governed {
+			if g := d.spec.groupOf(n.labels); !d.Allows(g) {
+				return &QuotaError{Decision: d, Group: g}
+			}
+		}
+	}
+	if p == nil {
+		p = s.addPod(obj)
+	}
+	p.reserved = s.nodeFor(nodeName)
+	s.settle(p)
+	return nil
+}
+
+func (s *state) forgetPod(uid types.UID) {
+	p := s.pods[uid]
+	switch {
+	case p == nil:
+	case p.seen:
+		p.reserved = nil
+		s.settle(p)
+	default:
+		s.removePod(uid)
+	}
+}
+
+// settle brings what the pod contributes in line with the facts.
+func (s *state) settle(p *pod) {
+	node := p.observed
+	if node == nil {
+		node = p.reserved
+	}
+	moved := node != p.placed
+	if moved {
+		s.setPlaced(p, node)
+	}
+
+	var c *cohort
+	if pol := p.labelSet.governing(); pol != nil && p.active {
+		c = pol.cohortFor(p.labelSet)
+	}
+	group := NoGroup
+	if c != nil && node != nil && node.known {
+		group = c.policy.spec.groupOf(node.labels)
+	}
+	if c == p.cohort && group == p.group {
+		if moved && c != nil && s.nominated[p] != "" {
+			s.touch(c.policy) // a placed pod holds no other place
+		}
+		return
+	}
+	if c != p.cohort {
+		s.leaveCohort(p)
+		s.enterCohort(p, c)
+	}
+	if c != nil {
+		p.setGroup(group)
+		s.touch(c.policy)
+	}
+}
+
+// setNominated notes the pod's nominated node; an empty name stands for none. The pod must not be in a cohort.
+func (s *state) setNominated(p *pod, nodeName string) {
+	if nodeName == "" {
+		delete(s.nominated, p)
+	} else {
+		s.nominated[p] = nodeName
+	}
+}
+
+// setPlaced lists the pod under the node that it is placed on, which may be nil.
+func (s *state) setPlaced(p *pod, n *node) {
+	if old := p.placed; old != nil {
+		old.pods = swapRemove(old.pods, p.nodeIndex, func(moved *pod) { moved.nodeIndex = p.nodeIndex })
+		s.tidyNode(old)
+	}
+	p.placed = n
+	if n != nil {
+		p.nodeIndex = len(n.pods)
+		n.pods = append(n.pods, p)
+	}
+}
+
+// swapRemove removes the i-th pod by moving the last one there, which moved is told.
+func swapRemove(pods []*pod, i int, moved func(*pod)) []*pod {
+	last := len(pods) - 1
+	pods[i] = pods[last]
+	moved(pods[i])
+	pods[last] = nil
+	return pods[:last]
+}

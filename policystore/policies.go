@@ -1,0 +1,173 @@
+package policystore
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/placement-policy/scheduler-plugin/labelselector"
+)
+
+// policy is a policy that was set. spec is nil and err says why if it is invalid.
+type policy struct {
+	key     types.NamespacedName
+	spec    *compiledPolicy
+	err     error
+	cohorts map[string]*cohort // by cohort key; none without qualifying pods
+}
+
+// namespace holds what only pods and policies of one namespace share.
+type namespace struct {
+	name string
+	// index finds the valid policies that select a label set.
+	index labelselector.Index[*policy]
+	// labelSets are the distinct label sets of the namespace's pods, by their key.
+	labelSets map[string]*labelSet
+}
+
+// labelSet is a set of labels that at least one pod has. Pods that agree on their labels share one, so that what
+// follows from labels is worked out once: the pods of a ReplicaSet, however many, have one labelSet.
+type labelSet struct {
+	namespace *namespace
+	key       string
+	labels    sortedLabels
+	// selectedBy are the policies that select the pods, the governing one first.
+	selectedBy []*policy
+	// cohortKey tells the cohorts of the governing policy apart.
+	cohortKey string
+	pods      []*pod // at their labelSetIndex
+}
+
+// governing returns the policy that governs the pods with these labels, or nil.
+func (l *labelSet) governing() *policy {
+	if len(l.selectedBy) == 0 {
+		return nil
+	}
+	return l.selectedBy[0]
+}
+
+// setPolicy sets a policy that is valid (err is nil) or invalid (spec is nil).
+func (s *state) setPolicy(key types.NamespacedName, spec *compiledPolicy, err error) {
+	pol := s.policies[key]
+	if pol == nil {
+		pol = &policy{key: key, cohorts: map[string]*cohort{}}
+		s.policies[key] = pol
+	}
+	old := pol.spec
+	pol.spec, pol.err = spec, err
+	s.touch(pol)
+	if spec != nil && spec.sameGrouping(old) {
+		return
+	}
+	s.regroup(pol)
+}
+
+func (s *state) removePolicy(key types.NamespacedName) {
+	pol := s.policies[key]
+	if pol == nil {
+		return
+	}
+	s.touch(pol)
+	pol.spec = nil
+	s.regroup(pol)
+	delete(s.policies, key)
+}
+
+// regroup works out anew which pods of its namespace the policy selects, governs and counts where.
+func (s *state) regroup(pol *policy) {
+	ns := s.namespaceFor(pol.key.Namespace)
+	if pol.spec == nil {
+		ns.index.Delete(pol)
+	} else {
+		ns.index.Set(pol, pol.spec.podSelector)
+	}
+	for _, l := range ns.labelSets {
+		was := l.governing()
+		l.selectedBy = slices.DeleteFunc(l.selectedBy, func(o *policy) bool { return o == pol })
+		if pol.spec != nil && pol.spec.podSelector.Matches(l.labels) {
+			i, _ := slices.BinarySearchFunc(l.selectedBy, pol, comparePolicies)
+			l.selectedBy = slices.Insert(l.selectedBy, i, pol)
+		}
+		if was == pol || l.governing() == pol {
+			l.setCohortKey()
+			for _, p := range l.pods {
+				s.settle(p)
+			}
+		}
+	}
+	s.tidyNamespace(ns)
+}
+
+func comparePolicies(a, b *policy) int { return compareRank(a.spec, b.spec) }
+
+func (l *labelSet) setCohortKey() {
+	l.cohortKey = ""
+	if pol := l.governing(); pol != nil {
+		l.cohortKey = l.labels.only(pol.spec.MatchLabelKeys).key()
+	}
+}
+
+func (s *state) namespaceFor(name string) *namespace {
+	ns := s.namespaces[name]
+	if ns == nil {
+		ns = &namespace{name: name, labelSets: map[string]*labelSet{}}
+		s.namespaces[name] = ns
+	}
+	return ns
+}
+
+func (s *state) tidyNamespace(ns *namespace) {
+	if len(ns.labelSets) == 0 && ns.index.Len() == 0 {
+		delete(s.namespaces, ns.name)
+	}
+}
+
+func (s *state) labelSetFor(obj *v1.Pod) *labelSet {
+	ns := s.namespaceFor(obj.Namespace)
+	labels := sortLabels(obj.Labels)
+	key := labels.key()
+	l := ns.labelSets[key]
+	if l == nil {
+		l = &labelSet{
+			namespace:  ns,
+			key:        key,
+			labels:     labels,
+			selectedBy: slices.SortedFunc(ns.index.Matching(obj.Labels), comparePolicies),
+		}
+		l.setCohortKey()
+		ns.labelSets[key] = l
+	}
+	return l
+}
+
+// setLabelSet lists the pod under the label set, which nil takes away. It leaves the contribution to settle.
+func (s *state) setLabelSet(p *pod, l *labelSet) {
+	if old := p.labelSet; old != nil {
+		old.pods = swapRemove(old.pods, p.labelSetIndex, func(moved *pod) { moved.labelSetIndex = p.labelSetIndex })
+		if len(old.pods) == 0 {
+			delete(old.namespace.labelSets, old.key)
+			s.tidyNamespace(old.namespace)
+		}
+	}
+	p.labelSet = l
+	if l != nil {
+		p.labelSetIndex = len(l.pods)
+		l.pods = append(l.pods, p)
+	}
+}
+
+// governingFor returns the policy that governs a pod that is not tracked, or nil.
+func (s *state) governingFor(obj *v1.Pod) *policy {
+	ns := s.namespaces[obj.Namespace]
+	if ns == nil {
+		return nil
+	}
+	var best *policy
+	for pol := range ns.index.Matching(obj.Labels) {
+		if best == nil || comparePolicies(pol, best) < 0 {
+			best = pol
+		}
+	}
+	return best
+}

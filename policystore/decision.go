@@ -32,7 +32,7 @@ func (g Group) String() string {
 }
 
 // Decision says where a pod may go and where it should go, by the policy that governs it. It is a value: it stays as it
-// is when the store moves on.
+// is when the store moves on. The zero value is the decision for a pod that no policy governs: all groups are open to it.
 type Decision struct {
 	// Policy is the policy that governs the pod.
 	Policy types.NamespacedName
@@ -82,18 +82,26 @@ func (d *Decision) conclude() {
 	}
 }
 
-// EnforcementMode returns the mode of the policy.
-func (d Decision) EnforcementMode() EnforcementMode { return d.spec.EnforcementMode }
+// EnforcementMode returns the mode of the policy; empty if no policy governs the pod.
+func (d Decision) EnforcementMode() EnforcementMode {
+	if d.spec == nil {
+		return ""
+	}
+	return d.spec.EnforcementMode
+}
 
-// GroupOf returns the group that a node with these labels is in: Target or Other.
+// GroupOf returns the group that a node with these labels is in: Target or Other; NoGroup if no policy governs the pod.
 func (d Decision) GroupOf(nodeLabels map[string]string) Group {
+	if d.spec == nil {
+		return NoGroup
+	}
 	return d.spec.groupOf(labels.Set(nodeLabels))
 }
 
 // Allows reports whether the pod may go to the group. BestEffort allows both. Strict allows a group while it holds fewer
 // pods than are meant for it; at least one group always does, so that a policy alone never blocks a pod.
 func (d Decision) Allows(g Group) bool {
-	return d.spec.EnforcementMode == BestEffort || d.placed(g) < d.Quota(g)
+	return d.EnforcementMode() != Strict || d.placed(g) < d.Quota(g)
 }
 
 // AllowsMoreThan reports whether this decision may let the pod onto nodes that the earlier one kept it from: because a
@@ -112,7 +120,7 @@ func (d Decision) SameCohort(o Decision) bool { return d.cohort != nil && d.coho
 // for any other policy.
 func (d Decision) OnlyGroup() (g Group, ok bool) {
 	switch c := d.spec; {
-	case c.EnforcementMode != Strict:
+	case d.EnforcementMode() != Strict:
 		return NoGroup, false
 	case c.size == 0:
 		return Other, true

@@ -125,6 +125,18 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+func TestNoPolicyNoRestriction(t *testing.T) {
+	decision, governed := policystore.New().Decide(newPod("p"))
+	assert.False(t, governed)
+	assert.Equal(t, policystore.NoGroup, decision.GroupOf(spot))
+	assert.Empty(t, decision.EnforcementMode())
+	for _, group := range []policystore.Group{policystore.NoGroup, policystore.Target, policystore.Other} {
+		assert.True(t, decision.Allows(group))
+	}
+	_, only := decision.OnlyGroup()
+	assert.False(t, only)
+}
+
 func TestOnlyGroup(t *testing.T) {
 	for size, want := range map[string]policystore.Group{"0%": other, "0": other, "100%": target, "1%": policystore.NoGroup, "99%": policystore.NoGroup, "100": policystore.NoGroup} {
 		for mode, want := range map[policystore.EnforcementMode]policystore.Group{policystore.Strict: want, policystore.BestEffort: policystore.NoGroup} {

@@ -19,7 +19,7 @@ import (
 // of them; but they select each other's pods and use each other's nodes. At rest the store must be what the oracle makes of all
 // that they know together.
 func TestOracleConcurrent(t *testing.T) {
-	const rounds, worlds, steps = 20, 8, 100
+	const rounds, worlds, steps = 10, 8, 100
 	for range rounds {
 		store := New()
 		all := newTandem(t, store)

@@ -115,36 +115,41 @@ func TestOracleSmallWorlds(t *testing.T) {
 	}} {
 		t.Run(world.name, func(t *testing.T) {
 			t.Parallel()
-			run := func(order events) {
-				x := newTandem(t, New())
-				var calls []func()
-				x.log = func(format string, args ...any) { calls = append(calls, func() { t.Logf(format, args...) }) }
-				defer func() {
+			var calls []func() // that log the calls of the current order
+			t.Cleanup(func() {
+				for _, log := range calls {
 					if t.Failed() {
-						for _, log := range calls {
-							log()
-						}
+						log()
 					}
-				}()
+				}
+			})
+			replay := func(order events) *tandem {
+				x := newTandem(t, New())
+				calls = nil
+				x.log = func(format string, args ...any) { calls = append(calls, func() { t.Logf(format, args...) }) }
 				for _, event := range slices.Concat(world.start, order) {
 					event(x)
 				}
-				x.check(p, q)
+				return x
 			}
-			runs := 0
-			var walk func(order, rest events)
-			walk = func(order, rest events) {
-				run(order)
-				runs++
+			orders := 0
+			var walk func(x *tandem, order, rest events)
+			walk = func(x *tandem, order, rest events) {
+				orders++
+				x.check(p, q)
 				if len(order) == longest {
 					return
 				}
 				for i, event := range rest {
-					walk(append(order, event), slices.Delete(slices.Clone(rest), i, i+1))
+					if i > 0 { // the first goes on where the order ended
+						x = replay(order)
+					}
+					event(x)
+					walk(x, append(order, event), slices.Delete(slices.Clone(rest), i, i+1))
 				}
 			}
-			walk(nil, world.events)
-			t.Log(runs, "orders")
+			walk(replay(nil), nil, world.events)
+			t.Log(orders, "orders")
 		})
 	}
 }

@@ -73,6 +73,14 @@ func (o *oracle) forget(pod *v1.Pod) {
 	}
 }
 
+// known returns what is known of the pod, else the pod as it is given.
+func (o *oracle) known(pod *v1.Pod) *v1.Pod {
+	if known := o.pods[pod.UID]; known != nil {
+		return known
+	}
+	return pod
+}
+
 // boundTo returns the node that events have shown the pod on. What AssumePod is given tells nothing about that: the
 // scheduler writes the node into its copy of the pod before it reserves.
 func (o *oracle) boundTo(pod types.UID) string {
@@ -155,7 +163,7 @@ func (p oraclePolicy) target(n int) int {
 	return t
 }
 
-// selects reports whether the policy selects the pod, of whatever rank it is.
+// selects reports whether the policy selects the pod, though another one may govern it.
 func (p oraclePolicy) selects(pod *v1.Pod) bool {
 	return p.valid && p.Namespace == pod.Namespace && p.podSelector.Matches(labels.Set(pod.Labels))
 }
@@ -182,14 +190,6 @@ func (p oraclePolicy) cohortOf(pod *v1.Pod) map[string]string {
 	return cohort
 }
 
-func (p oraclePolicy) groupOf(node labels.Set) Group {
-	matches := p.nodeSelector.Matches(node)
-	if p.Action == Must && matches || p.Action == MustNot && !matches {
-		return Target
-	}
-	return Other
-}
-
 // selecting returns the policies that select the pod, the one that governs it first.
 func (o *oracle) selecting(pod *v1.Pod) []oraclePolicy {
 	var all []oraclePolicy
@@ -207,10 +207,12 @@ func (o *oracle) selecting(pod *v1.Pod) []oraclePolicy {
 	return all
 }
 
-// governs reports whether, of all policies, it is this one that governs the pod.
-func (o *oracle) governs(p oraclePolicy, pod *v1.Pod) bool {
+func (o *oracle) governing(pod *v1.Pod) (p oraclePolicy, governed bool) {
 	selecting := o.selecting(pod)
-	return len(selecting) > 0 && selecting[0].NamespacedName == p.NamespacedName
+	if len(selecting) == 0 {
+		return oraclePolicy{}, false
+	}
+	return selecting[0], true
 }
 
 func isActive(pod *v1.Pod) bool {
@@ -224,41 +226,38 @@ func isActive(pod *v1.Pod) bool {
 func (o *oracle) qualifying(p oraclePolicy, cohort map[string]string) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, pod := range o.pods {
-		if isActive(pod) && p.selects(pod) && maps.Equal(p.cohortOf(pod), cohort) && o.governs(p, pod) {
+		if !isActive(pod) || !maps.Equal(p.cohortOf(pod), cohort) {
+			continue
+		}
+		if governing, governed := o.governing(pod); governed && governing.NamespacedName == p.NamespacedName {
 			pods = append(pods, pod)
 		}
 	}
 	return pods
 }
 
-// in returns those of the pods that are placed in the group.
-func (o *oracle) in(group Group, p oraclePolicy, pods []*v1.Pod) []*v1.Pod {
-	var placed []*v1.Pod
-	for _, pod := range pods {
-		if node, known := o.nodes[o.placedOn(pod.UID)]; known && p.groupOf(node) == group {
-			placed = append(placed, pod)
-		}
+// groupOf returns the group that a node is in. One that is not known is in none.
+func (o *oracle) groupOf(p oraclePolicy, nodeName string) Group {
+	node, known := o.nodes[nodeName]
+	if !known {
+		return NoGroup
 	}
-	return placed
+	if p.nodeSelector.Matches(node) == (p.Action == Must) {
+		return Target
+	}
+	return Other
 }
 
-// holding returns those of the pods that, though not placed, hold a place in the group against the pod: as they are
-// nominated for a node and of higher priority. Of equal priority they hold it against pods without a nomination; between
-// two with one the UID decides.
-func (o *oracle) holding(group Group, p oraclePolicy, against *v1.Pod, pods []*v1.Pod) []*v1.Pod {
-	nominated := func(pod *v1.Pod) bool { return o.pods[pod.UID] != nil && pod.Status.NominatedNodeName != "" }
-	var holding []*v1.Pod
-	for _, pod := range pods {
-		node, known := o.nodes[pod.Status.NominatedNodeName]
-		if !known || p.groupOf(node) != group || o.placedOn(pod.UID) != "" || priorityOf(pod) < priorityOf(against) {
-			continue
-		}
-		if priorityOf(pod) == priorityOf(against) && nominated(against) && pod.UID > against.UID {
-			continue
-		}
-		holding = append(holding, pod)
+// heldBy returns the group in which a nominated pod holds a place against the pod: unless it is placed or of lower
+// priority. Of two nominated pods of equal priority only one, by UID, holds its place against the other.
+func (o *oracle) heldBy(nominated *v1.Pod, p oraclePolicy, pod *v1.Pod) Group {
+	lower := priorityOf(nominated) < priorityOf(pod)
+	equal := priorityOf(nominated) == priorityOf(pod)
+	rival := o.pods[pod.UID] != nil && pod.Status.NominatedNodeName != ""
+	if o.placedOn(nominated.UID) != "" || lower || equal && rival && pod.UID < nominated.UID {
+		return NoGroup
 	}
-	return holding
+	return o.groupOf(p, nominated.Status.NominatedNodeName)
 }
 
 func priorityOf(pod *v1.Pod) int32 {
@@ -299,24 +298,23 @@ type oracleDecision struct {
 	allowsTarget, allowsOther                bool
 }
 
-// decide takes the decision for a pod, as if the evicted ones were not placed, though still there.
+// decide takes the decision for a pod, as if the evicted ones had no place, but were still to be counted.
 func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
-	if known := o.pods[pod.UID]; known != nil {
-		pod = known
-	}
-	selecting := o.selecting(pod)
-	if len(selecting) == 0 {
+	pod = o.known(pod)
+	p, governed := o.governing(pod)
+	if !governed {
 		return oracleDecision{}
 	}
-	p := selecting[0]
-	others := without(o.qualifying(p, p.cohortOf(pod)), pod.UID)
-	n := o.size(append(others, pod))
-	t := p.target(n)
-	there := without(others, evicted...)
-	in := func(group Group, pods []*v1.Pod) int {
-		return len(o.in(group, p, pods)) + len(o.holding(group, p, pod, pods))
+	others := slices.DeleteFunc(o.qualifying(p, p.cohortOf(pod)), func(other *v1.Pod) bool { return other.UID == pod.UID })
+	var in [3]int // by Group
+	for _, other := range others {
+		if !slices.Contains(evicted, other.UID) {
+			in[o.groupOf(p, o.placedOn(other.UID))]++
+			in[o.heldBy(other, p, pod)]++
+		}
 	}
-	managed, other := in(Target, there), in(Other, there)
+	n := o.size(append(others, pod))
+	m, t := in[Target], p.target(n)
 
 	d := oracleDecision{
 		policy:       p.NamespacedName,
@@ -324,13 +322,13 @@ func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
 		qualifying:   len(others) + 1,
 		size:         n,
 		target:       t,
-		managed:      managed,
-		other:        other,
+		managed:      m,
+		other:        in[Other],
 		preferred:    Other,
-		allowsTarget: p.EnforcementMode == BestEffort || managed < t,
-		allowsOther:  p.EnforcementMode == BestEffort || other < n-t,
+		allowsTarget: p.EnforcementMode == BestEffort || m < t,
+		allowsOther:  p.EnforcementMode == BestEffort || in[Other] < n-t,
 	}
-	if managed < p.target(managed+other+1) {
+	if m < p.target(m+in[Other]+1) {
 		d.preferred = Target
 	}
 	return d
@@ -342,33 +340,28 @@ func (d oracleDecision) allows(group Group) bool {
 
 // couldEvict reports whether the group would be open to the pod without the placed pods of lower priority.
 func (o *oracle) couldEvict(pod *v1.Pod, group Group) bool {
-	if known := o.pods[pod.UID]; known != nil {
-		pod = known
-	}
 	var lower []types.UID
 	for uid, other := range o.pods {
-		if o.placedOn(uid) != "" && priorityOf(other) < priorityOf(pod) {
+		if o.placedOn(uid) != "" && priorityOf(other) < priorityOf(o.known(pod)) {
 			lower = append(lower, uid)
 		}
 	}
 	return o.decide(pod, lower...).allows(group)
 }
 
-// refuses reports whether AssumePod must return a QuotaError: the pod counts, is not bound, and its policy does not
+// refuses reports whether AssumePod must return a QuotaError: the pod counts and is not bound, and its policy does not
 // allow the group of the node, which is known.
 func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
-	if known := o.pods[pod.UID]; known != nil {
-		pod = known
-	}
-	node, known := o.nodes[nodeName]
-	selecting := o.selecting(pod)
-	if !known || len(selecting) == 0 || !isActive(pod) || o.boundTo(pod.UID) != "" {
+	pod = o.known(pod)
+	p, governed := o.governing(pod)
+	if !governed || !isActive(pod) || o.boundTo(pod.UID) != "" {
 		return false
 	}
-	return !o.decide(pod).allows(selecting[0].groupOf(node))
+	group := o.groupOf(p, nodeName)
+	return group != NoGroup && !o.decide(pod).allows(group)
 }
 
-// view is what PolicyInfo must say of a policy, in one line.
+// view is what PolicyInfo must say of a policy: a line for each cohort.
 func (o *oracle) view(key types.NamespacedName) string {
 	p, ok := o.policies[key]
 	switch {
@@ -380,10 +373,19 @@ func (o *oracle) view(key types.NamespacedName) string {
 	var cohorts []string
 	for _, pod := range o.pods {
 		cohort := p.cohortOf(pod)
-		if pods := o.qualifying(p, cohort); len(pods) > 0 {
-			n := o.size(pods)
-			cohorts = append(cohorts, viewOf(cohort, uids(pods), n, p.target(n), uids(o.in(Target, p, pods)), len(o.in(Other, p, pods))))
+		pods := o.qualifying(p, cohort)
+		if len(pods) == 0 {
+			continue
 		}
+		in := map[Group][]types.UID{}
+		var qualifying []types.UID
+		for _, pod := range pods {
+			qualifying = append(qualifying, pod.UID)
+			group := o.groupOf(p, o.placedOn(pod.UID))
+			in[group] = append(in[group], pod.UID)
+		}
+		n := o.size(pods)
+		cohorts = append(cohorts, viewOf(cohort, qualifying, n, p.target(n), in[Target], len(in[Other])))
 	}
 	slices.Sort(cohorts)
 	return strings.Join(slices.Compact(cohorts), "\n")
@@ -393,22 +395,4 @@ func viewOf(cohort map[string]string, qualifying []types.UID, size, target int, 
 	slices.Sort(qualifying)
 	slices.Sort(managed)
 	return fmt.Sprintf("%v: qualifying %v, size %d, target %d, managed %v, other %d", cohort, qualifying, size, target, managed, other)
-}
-
-func without(pods []*v1.Pod, gone ...types.UID) []*v1.Pod {
-	var rest []*v1.Pod
-	for _, pod := range pods {
-		if !slices.Contains(gone, pod.UID) {
-			rest = append(rest, pod)
-		}
-	}
-	return rest
-}
-
-func uids(pods []*v1.Pod) []types.UID {
-	var all []types.UID
-	for _, pod := range pods {
-		all = append(all, pod.UID)
-	}
-	return all
 }

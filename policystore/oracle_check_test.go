@@ -1,0 +1,240 @@
+package policystore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// check compares all that the store tells with the oracle, and then its inside. strangers are pods to decide about
+// beside those that the store knows.
+func (x *tandem) check(strangers ...*v1.Pod) {
+	x.checkPolicies()
+	decided := map[types.UID]oracleDecision{}
+	for _, uid := range sets.List(sets.KeySet(x.oracle.pods)) {
+		pod := x.oracle.pods[uid]
+		// The store goes by what it knows of the pod, not by what it is given.
+		now := x.checkDecision(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: pod.Namespace}})
+		if !isActive(pod) {
+			continue
+		}
+		decided[uid] = now
+		if was, ok := x.decided[uid]; ok && was != now && !x.told.Has(was.policy) && !x.told.Has(now.policy) {
+			x.t.Fatalf("the decision for pod %s changed and nobody was told. It was:\n%+v\nand is:\n%+v", uid, was, now)
+		}
+	}
+	for _, pod := range strangers {
+		x.checkDecision(pod)
+	}
+	x.checkInside()
+	x.decided = decided
+	for key := range x.told.All() {
+		x.told.Delete(key)
+	}
+}
+
+func (x *tandem) checkPolicies() {
+	keys := sets.KeySet(x.oracle.policies)
+	if got := sets.New(x.store.Policies()...); !got.Equal(keys) {
+		x.t.Fatalf("Policies: %v, want %v", got, keys)
+	}
+	seen := map[types.NamespacedName]string{}
+	for key := range keys.Union(sets.KeySet(x.seen)) {
+		now := x.oracle.view(key)
+		if got := storeView(x.store, key); got != now {
+			x.t.Fatalf("policy %s:\n%s\nwant:\n%s", key, got, now)
+		}
+		if was, ok := x.seen[key]; (!ok || was != now) && !x.told.Has(key) {
+			x.t.Fatalf("policy %s changed and nobody was told. It was:\n%s\nand is:\n%s", key, was, now)
+		}
+		seen[key] = now
+	}
+	x.seen = seen
+}
+
+// storeView is what the store says of a policy, in the words of the oracle.
+func storeView(s *Store, key types.NamespacedName) string {
+	info, ok := s.Policy(key)
+	switch {
+	case !ok:
+		return "absent"
+	case info.Err != nil:
+		return "invalid"
+	}
+	var cohorts []string
+	for _, c := range info.Cohorts {
+		qualifying, managed := slices.Collect(c.QualifyingPods.All()), slices.Collect(c.ManagedPods.All())
+		view := viewOf(c.Labels, qualifying, c.Size, c.Target, managed, c.Other)
+		if len(qualifying) != c.Qualifying || len(managed) != c.Managed {
+			view += fmt.Sprintf(", but by number %d qualifying, %d managed", c.Qualifying, c.Managed)
+		}
+		cohorts = append(cohorts, view)
+	}
+	slices.Sort(cohorts)
+	return strings.Join(cohorts, "\n")
+}
+
+func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
+	d, governed := x.store.Decide(pod)
+	want := x.oracle.decide(pod)
+	if got := spellOut(d, governed); got != want {
+		x.t.Fatalf("decision for pod %s:\n%+v\nwant:\n%+v", pod.UID, got, want)
+	}
+	if !governed {
+		return want
+	}
+	if !d.Allows(Target) && !d.Allows(Other) {
+		x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, want)
+	}
+	for _, group := range []Group{Target, Other} {
+		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group) {
+			x.t.Fatalf("pod %s could evict in the %s group: %t, says the store of %+v", pod.UID, group, x.store.CouldEvict(d, group), want)
+		}
+	}
+
+	x.checkSimulation(pod, d, want)
+	return want
+}
+
+// checkSimulation evicts one of the other pods in a simulation, and brings it back.
+func (x *tandem) checkSimulation(pod *v1.Pod, d Decision, want oracleDecision) {
+	others := sets.List(sets.KeySet(x.oracle.pods).Delete(pod.UID))
+	if len(others) == 0 {
+		return
+	}
+	next, _ := slices.BinarySearch(others, pod.UID)
+	victim := x.oracle.pods[others[next%len(others)]]
+	without := x.oracle.decide(pod, victim.UID)
+	d = x.store.WithoutPod(d, victim)
+	if got := spellOut(d, true); got != without {
+		x.t.Fatalf("decision for pod %s without %s:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, without)
+	}
+	if without == want {
+		return // the victim had no place to give up
+	}
+	if got := spellOut(x.store.WithPod(d, victim, nil), true); got != want {
+		x.t.Fatalf("decision for pod %s when %s is back:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, want)
+	}
+}
+
+func spellOut(d Decision, governed bool) oracleDecision {
+	if !governed {
+		return oracleDecision{}
+	}
+	return oracleDecision{
+		policy: d.Policy, mode: d.EnforcementMode(),
+		qualifying: d.Qualifying, size: d.Size, target: d.Target, managed: d.Managed, other: d.Other,
+		preferred: d.Preferred, allowsTarget: d.Allows(Target), allowsOther: d.Allows(Other),
+	}
+}
+
+// checkInside looks for what no method shows: records of what is gone, and lists that differ from what is listed.
+func (x *tandem) checkInside() {
+	st, o := x.store.state, x.oracle
+	must := func(ok bool, what string, args ...any) {
+		if !ok {
+			x.t.Fatalf("inside the store: "+what, args...)
+		}
+	}
+
+	// There is a record of all that the facts speak of, and of nothing else.
+	nodes, namespaces, workloads, nominated := sets.KeySet(o.nodes), sets.New[string](), sets.KeySet(o.sizes), 0
+	for uid, pod := range o.pods {
+		nodes.Insert(o.placedOn(uid))
+		namespaces.Insert(pod.Namespace)
+		workloads.Insert(controllerOf(pod))
+		if pod.Status.NominatedNodeName != "" {
+			nominated++
+		}
+	}
+	valid := map[string]int{} // policies by namespace
+	for key, p := range o.policies {
+		if p.valid {
+			namespaces.Insert(key.Namespace)
+			valid[key.Namespace]++
+		}
+	}
+	must(sets.KeySet(st.pods).Equal(sets.KeySet(o.pods)), "pods: %v", st.pods)
+	must(sets.KeySet(st.nodes).Equal(nodes.Delete("")), "nodes: %v, want %v", st.nodes, nodes)
+	must(sets.KeySet(st.workloads).Equal(workloads.Delete("")), "workloads: %v, want %v", st.workloads, workloads)
+	must(sets.KeySet(st.namespaces).Equal(namespaces), "namespaces: %v, want %v", st.namespaces, namespaces)
+	must(len(st.nominated) == nominated, "nominated: %v", st.nominated)
+	must(len(st.touched) == 0, "touched between two operations: %v", st.touched)
+
+	// Each pod is listed where it belongs.
+	labelSetPods, nodePods, workloadPods, cohorts := map[*labelSet]int{}, map[*node]int{}, map[*workload]int{}, map[*cohort]*cohort{}
+	for uid, p := range st.pods {
+		must(p.uid == uid && (p.seen || p.reserved != nil), "pod %s: nothing is known of it", uid)
+		l := p.labelSet
+		labelSetPods[l]++
+		must(st.namespaces[l.namespace.name] == l.namespace && l.namespace.labelSets[l.key] == l && l.pods[p.labelSetIndex] == p, "pod %s: labels", uid)
+		if n := p.placed; n != nil {
+			nodePods[n]++
+			must(st.nodes[n.name] == n && n.pods[p.nodeIndex] == p, "pod %s: node", uid)
+		}
+		if w := p.workload; w != nil {
+			workloadPods[w]++
+			must(st.workloads[w.uid] == w, "pod %s: workload", uid)
+		}
+		if c := p.cohort; c != nil {
+			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.key] == c, "pod %s: cohort", uid)
+			want := cohorts[c]
+			if want == nil {
+				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]struct{}{}, workloads: map[*workload]int{}}
+				cohorts[c] = want
+			}
+			want.workloads[p.workload]++
+			if p.group != NoGroup {
+				want.placed[groupPriority{p.group, p.priority}]++
+			}
+			if st.nominated[p] != "" {
+				want.nominated[p] = struct{}{}
+			}
+		}
+	}
+
+	// Nothing more is listed.
+	for name, ns := range st.namespaces {
+		must(ns.index.Len() == valid[name], "namespace %s: %d policies in the index, want %d", name, ns.index.Len(), valid[name])
+		for key, l := range ns.labelSets {
+			must(l.key == key && len(l.pods) > 0 && len(l.pods) == labelSetPods[l], "labels %q: pods %v", key, l.pods)
+			var got, want []types.NamespacedName
+			for _, p := range l.selectedBy {
+				got = append(got, p.key)
+			}
+			for _, p := range o.selecting(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Labels: l.labels.toMap()}}) {
+				want = append(want, p.NamespacedName)
+			}
+			must(slices.Equal(got, want), "labels %q: selected by %v, want %v", key, got, want)
+		}
+	}
+	for name, n := range st.nodes {
+		must(len(n.pods) == nodePods[n], "node %s: pods %v", name, n.pods)
+	}
+	for uid, w := range st.workloads {
+		must(w.pods == workloadPods[w], "workload %s: %d pods, want %d", uid, w.pods, workloadPods[w])
+		for c := range w.cohorts {
+			must(c.workloads[w] > 0 && cohorts[c] != nil, "workload %s: cohort %q", uid, c.key)
+		}
+	}
+	for key, p := range st.policies {
+		for _, c := range p.cohorts {
+			want := cohorts[c]
+			must(want != nil, "policy %s: cohort %q has no pods", key, c.key)
+			must(maps.Equal(c.workloads, want.workloads) && maps.Equal(c.placed, want.placed) && maps.Equal(c.nominated, want.nominated),
+				"policy %s: cohort %q: %v, want %v", key, c.key, c, want)
+			for w := range c.workloads {
+				if w != nil {
+					_, ok := w.cohorts[c]
+					must(ok, "policy %s: cohort %q is not known to workload %s", key, c.key, w.uid)
+				}
+			}
+		}
+	}
+}

@@ -78,7 +78,7 @@ var sharedCluster = sync.OnceValues(func() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.scheduler, err = c.startScheduler(ctx, defaultScheduler, config)
+	c.scheduler, err = c.startScheduler(ctx, schedulerOptions{Config: config})
 	return c, err
 })
 
@@ -103,13 +103,15 @@ func startCluster(ctx context.Context) (*cluster, error) {
 	return c, err
 }
 
-func (c *cluster) startScheduler(ctx context.Context, name string, config []byte, args ...string) (*controlplane.Scheduler, error) {
-	return c.StartScheduler(ctx, controlplane.SchedulerOptions{
-		Name:       name,
-		Config:     config,
-		Kubeconfig: c.kubeconfig,
-		ExtraArgs:  append([]string{"--leader-elect=false"}, args...),
-	})
+type schedulerOptions = controlplane.SchedulerOptions
+
+// startScheduler starts a scheduler that, unless the options say otherwise, has the right to schedule at once.
+func (c *cluster) startScheduler(ctx context.Context, options schedulerOptions) (*controlplane.Scheduler, error) {
+	if options.Kubeconfig == "" {
+		options.Kubeconfig = c.kubeconfig
+	}
+	options.ExtraArgs = append([]string{"--leader-elect=false"}, options.ExtraArgs...)
+	return c.StartScheduler(ctx, options)
 }
 
 // exampleConfig is the example configuration of a scheduler, with the profile under another name.

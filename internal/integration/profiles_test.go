@@ -15,7 +15,7 @@ import (
 func TestScorePointsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.startSchedulerWith(fmt.Appendf(nil, `
+	w.startScheduler(schedulerOptions{Config: fmt.Appendf(nil, `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -24,7 +24,7 @@ profiles:
     preScore: {enabled: [{name: placementpolicy}]}
     score: {enabled: [{name: placementpolicy, weight: 20}]}
     reserve: {enabled: [{name: placementpolicy}]}
-`, w.namespace))
+`, w.namespace)})
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
 	w.deploy("web", 10)
@@ -60,7 +60,7 @@ func (w *world) policyEvents(name string) ([]v1.Event, error) {
 func TestTwoProfiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.startSchedulerWith(fmt.Appendf(nil, `
+	w.startScheduler(schedulerOptions{Config: fmt.Appendf(nil, `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -69,7 +69,7 @@ profiles:
     multiPoint: {enabled: [{name: placementpolicy, weight: 20}]}
 - schedulerName: %[1]s-second
   plugins: *plugins
-`, w.namespace))
+`, w.namespace)})
 	w.addNodes("m1 o1")
 	w.setPolicy("web", policySpec("Strict", "Must", "40%", "matchLabelKeys: []"))
 	w.createPods("first", 10)

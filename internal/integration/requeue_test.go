@@ -74,7 +74,7 @@ func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	const waiting = 100
 	w := newWorld(t)
-	w.startScheduler()
+	w.startScheduler(schedulerOptions{})
 	attempts := func() int {
 		return w.counter("scheduler_schedule_attempts_total", labels.Set{"result": "unschedulable"})
 	}
@@ -93,7 +93,7 @@ func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	w.requirePlaced("debug", "m")
 	w.patchPod("debug", "metadata: {labels: {app: debug2}}")
 	w.deletePods("debug")
-	w.patchPod("waiting-1", "metadata: {annotations: {example.com/seen: yes}}")
+	w.patchPod("waiting-1", "metadata: {annotations: {example.com/seen: here}}")
 	for i := range 10 { // heartbeats
 		w.patchNode("m1", fmt.Sprintf("metadata: {annotations: {example.com/heartbeat: '%d'}}", i))
 	}

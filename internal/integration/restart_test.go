@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"flag"
 	"testing"
 
@@ -19,7 +20,7 @@ var (
 func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.startScheduler()
+	w.startScheduler(schedulerOptions{})
 	w.addNodes("m1")
 	w.deploy("web", 10)
 	w.requireOn("m1", 10)
@@ -29,14 +30,14 @@ func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
 
 	w.scheduler.Kill()
 	w.scale("web", 20)
-	w.startScheduler()
+	w.startScheduler(schedulerOptions{})
 	w.requireSplit("web", 10, 10)
 }
 
 func TestKilledInABurst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.startScheduler()
+	w.startScheduler(schedulerOptions{})
 	w.addNodes("m1 m2 o1 o2", room(int64(*kills**burst)))
 	w.setPolicy("web", strict40)
 	w.deploy("web", 0)
@@ -48,7 +49,7 @@ func TestKilledInABurst(t *testing.T) {
 		placed := len(w.podsOn("m")) + len(w.podsOn("o"))
 		t.Logf("killed with %d of %d pods placed", placed-before, *burst)
 		assert.Less(t, placed, after)
-		w.startScheduler()
+		w.startScheduler(schedulerOptions{})
 		w.requireSplit("web", after*4/10, after*6/10)
 	}
 }
@@ -57,15 +58,17 @@ func TestKilledInABurst(t *testing.T) {
 func TestA2StandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	elect := []string{"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
-	w.startScheduler(elect...)
+	elect := schedulerOptions{ExtraArgs: []string{
+		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
+	}}
+	w.startScheduler(elect)
 	leader := w.scheduler
 	w.addNodes("m1 m2 o1 o2")
 	w.setPolicy("web", strict40)
 	w.deploy("web", 10)
 	w.requireSplit("web", 4, 6)
 
-	w.startScheduler(elect...) // the standby
+	w.startScheduler(elect) // the standby
 	w.requireSplit("web", 4, 6)
 	w.scale("web", 100)
 	w.waitForPlacements(40)
@@ -94,23 +97,23 @@ func TestAPIServerRestarted(t *testing.T) {
 	w.requireSplit("web", 60, 60)
 }
 
-// waitForPlacements waits until so many pods have been placed. It says so with less delay than polling would.
+// waitForPlacements waits until so many pods have been placed. Unlike polling it sees that at once.
 func (w *world) waitForPlacements(pods int) {
 	w.t.Helper()
-	watch, err := w.Client().CoreV1().Pods(w.namespace).Watch(w.ctx, metav1.ListOptions{
-		FieldSelector:  "spec.nodeName!=",
-		TimeoutSeconds: new(int64(waitTimeout.Seconds())),
-	})
-	require.NoError(w.t, err)
-	defer watch.Stop()
+	ctx, cancel := context.WithTimeout(w.ctx, waitTimeout)
+	defer cancel()
 	placed := map[types.UID]bool{}
-	for event := range watch.ResultChan() {
-		if pod, ok := event.Object.(*v1.Pod); ok {
-			placed[pod.UID] = true
+	for len(placed) < pods { // the API server ends the watches of slow readers
+		watch, err := w.Client().CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		require.NoError(w.t, err, "%d of %d pods were placed", len(placed), pods)
+		for event := range watch.ResultChan() {
+			if pod, ok := event.Object.(*v1.Pod); ok {
+				placed[pod.UID] = true
+			}
+			if len(placed) >= pods {
+				break
+			}
 		}
-		if len(placed) >= pods {
-			return
-		}
+		watch.Stop()
 	}
-	require.Failf(w.t, "too few pods were placed", "%d of %d", len(placed), pods)
 }

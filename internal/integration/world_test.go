@@ -42,7 +42,8 @@ type world struct {
 	namespace string
 
 	scheduler     *controlplane.Scheduler
-	schedulerName string   // of the pods
+	schedulerName string // of the pods
+	own           []*controlplane.Scheduler
 	invalid       []string // names of policies that are, which recount leaves out
 }
 
@@ -87,7 +88,7 @@ func (w *world) finish() {
 		w.t.Log(err)
 		return
 	}
-	for _, pod := range pods.Items {
+	for _, pod := range pods.Items[:min(len(pods.Items), 20)] {
 		w.t.Logf("pod %s on node %q is %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp, unscheduledMessage(&pod))
 	}
 	if w.scheduler != nil {
@@ -99,25 +100,27 @@ func (w *world) finish() {
 
 // remove removes all that is there, without waiting for it.
 func (w *world) remove() {
+	for _, scheduler := range w.own {
+		scheduler.Kill()
+	}
 	client := w.Client().CoreV1()
 	assert.NoError(w.t, client.Namespaces().Delete(w.ctx, w.namespace, metav1.DeleteOptions{}))
 	assert.NoError(w.t, client.Pods(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}))
 	assert.NoError(w.t, client.Nodes().DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=" + w.namespace}))
 }
 
-// startScheduler starts a scheduler for this world alone: pods that are created from now on are for it.
-func (w *world) startScheduler(args ...string) {
+// startScheduler starts a scheduler for this world alone: pods that are created from now on are for it. The default
+// configuration is the example's, with the profile called after the namespace; another must have a profile of that name.
+func (w *world) startScheduler(options schedulerOptions) {
 	w.t.Helper()
-	w.startSchedulerWith(exampleConfig(w.t, w.namespace), args...)
-}
-
-// startSchedulerWith starts a scheduler whose configuration has a profile that is called after the namespace.
-func (w *world) startSchedulerWith(config []byte, args ...string) {
-	w.t.Helper()
-	scheduler, err := w.cluster.startScheduler(w.ctx, w.namespace, config, args...)
+	options.Name = w.namespace
+	if options.Config == nil {
+		options.Config = exampleConfig(w.t, w.namespace)
+	}
+	scheduler, err := w.cluster.startScheduler(w.ctx, options)
 	require.NoError(w.t, err)
 	w.scheduler, w.schedulerName = scheduler, w.namespace
-	w.t.Cleanup(func() { scheduler.Kill() })
+	w.own = append(w.own, scheduler)
 }
 
 func (w *world) eventually(check func(c *assert.CollectT)) {

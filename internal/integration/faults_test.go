@@ -1,0 +1,134 @@
+package integration
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// faultyAPI stands between a scheduler and the API server.
+type faultyAPI struct {
+	*httptest.Server
+	proxy *httputil.ReverseProxy
+
+	bindsFail atomic.Bool // of three binds one fails, and one is stored but answered with an error
+	binds     atomic.Int32
+	down      atomic.Bool // nothing is answered
+	forgetful atomic.Bool // the next watch of pods is told to list them anew
+}
+
+// startFaultyAPI returns the API with no fault yet, and the path of a kubeconfig for it.
+func (w *world) startFaultyAPI() (*faultyAPI, string) {
+	w.t.Helper()
+	config, err := clientcmd.LoadFromFile(w.kubeconfig)
+	require.NoError(w.t, err)
+	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	target, err := url.Parse(server.Server)
+	require.NoError(w.t, err)
+
+	f := &faultyAPI{proxy: httputil.NewSingleHostReverseProxy(target)}
+	f.proxy.FlushInterval = -1 // for watches
+	f.proxy.Transport, err = rest.TransportFor(rest.AnonymousClientConfig(w.RESTConfig()))
+	require.NoError(w.t, err)
+	f.proxy.ErrorLog = log.New(io.Discard, "", 0)
+	f.Server = httptest.NewUnstartedServer(f)
+	f.Config.ErrorLog = f.proxy.ErrorLog
+	f.StartTLS() // without TLS the scheduler would not send its token
+	w.t.Cleanup(f.Close)
+	w.t.Cleanup(f.CloseClientConnections)
+
+	server.Server = f.URL
+	server.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
+	path := filepath.Join(w.t.TempDir(), "kubeconfig")
+	require.NoError(w.t, clientcmd.WriteToFile(*config, path))
+	return f, path
+}
+
+func (f *faultyAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case f.down.Load():
+		panic(http.ErrAbortHandler) // closes the connection
+	case r.URL.Path == "/api/v1/pods" && r.URL.Query().Has("watch") && f.forgetful.CompareAndSwap(true, false):
+		answer(w, apierrors.NewResourceExpired("forgotten"))
+	case strings.HasSuffix(r.URL.Path, "/binding") && f.bindsFail.Load():
+		switch f.binds.Add(1) % 3 {
+		case 0:
+			answer(w, apierrors.NewInternalError(assert.AnError))
+		case 1:
+			f.proxy.ServeHTTP(httptest.NewRecorder(), r)
+			answer(w, apierrors.NewInternalError(assert.AnError))
+		default:
+			f.proxy.ServeHTTP(w, r)
+		}
+	default:
+		f.proxy.ServeHTTP(w, r)
+	}
+}
+
+func answer(w http.ResponseWriter, err *apierrors.StatusError) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(err.ErrStatus.Code))
+	status, encodeErr := runtime.Encode(scheme.Codecs.LegacyCodec(v1.SchemeGroupVersion), &err.ErrStatus)
+	if encodeErr == nil {
+		_, _ = w.Write(status)
+	}
+}
+
+func TestB7BindsThatFailOrSeemTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	api, kubeconfig := w.startFaultyAPI()
+	w.startScheduler(schedulerOptions{Kubeconfig: kubeconfig})
+	w.addNodes("m1 m2 o1 o2")
+	w.setPolicy("web", strict40)
+	api.bindsFail.Store(true)
+	w.deploy("web", 100)
+	w.requireSplit("web", 40, 60)
+	t.Logf("%d binds", api.binds.Load())
+	assert.Greater(t, int(api.binds.Load()), 133, "a third of the binds had to be done again")
+}
+
+// TestB5 takes the API away from the scheduler. Of pods that are deleted meanwhile it learns only by their absence.
+func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	api, kubeconfig := w.startFaultyAPI()
+	w.startScheduler(schedulerOptions{Kubeconfig: kubeconfig})
+	w.addNodes("m1 o1")
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireSplit("web", 4, 6)
+
+	api.down.Store(true)
+	api.CloseClientConnections()
+	gone := w.podsOn("m")[:3]
+	w.deletePods(gone...)
+	w.eventually(func(c *assert.CollectT) {
+		for _, name := range gone {
+			_, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+			assert.True(c, apierrors.IsNotFound(err), "%s: %v", name, err)
+		}
+	})
+	api.forgetful.Store(true)
+	api.down.Store(false)
+	w.requireSplit("web", 4, 6)
+	assert.False(t, api.forgetful.Load(), "the pods were listed anew")
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,32 +46,6 @@ func (s *preFilterState) change(decision policystore.Decision) {
 	s.target, s.other = rejection{}, rejection{}
 }
 
-const podGroupStateKey fwk.StateKey = "PodGroup" + Name
-
-// podGroupState is the decisions for the first pods of a pod group, one for each cohort. Those for the other pods count
-// the pods before, which are reserved only in a simulation.
-type podGroupState struct {
-	first []policystore.Decision
-}
-
-// Clone copies the list, which grows.
-func (s *podGroupState) Clone() fwk.StateData { return &podGroupState{first: slices.Clone(s.first)} }
-
-// firstOfGroup returns the decision that was taken for the first pod of the group that is in the same cohort.
-func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) policystore.Decision {
-	data, _ := group.Read(podGroupStateKey)
-	s, ok := data.(*podGroupState)
-	if !ok {
-		s = &podGroupState{}
-		group.Write(podGroupStateKey, s)
-	}
-	if i := slices.IndexFunc(s.first, decision.SameCohort); i >= 0 {
-		return s.first[i]
-	}
-	s.first = append(s.first, decision)
-	return decision
-}
-
 // PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered.
 func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := pl.waitForSync(ctx); err != nil {
@@ -86,6 +59,7 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	s := newPreFilterState(decision)
 	if state.IsPodGroupSchedulingCycle() {
 		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
+		s.decision = pl.withoutEvicted(decision)
 	}
 	state.Write(preFilterStateKey, s)
 	return nil, nil

@@ -222,7 +222,7 @@ func TestSimulation(t *testing.T) {
 		{name: "a nominated pod takes a place", steps: []step{{"+", nominated, "m1"}}},
 		{name: "a nominated pod takes a place in the group of its node", steps: []step{{"+", nominated, "o1"}}, open: true},
 		{name: "a nominated pod is known by its UID alone", steps: []step{{"+", stub, "m1"}}},
-		{name: "a nominated pod that the decision counts takes no second place", full: false, known: true, steps: []step{{"-", victim, "m1"}, {"+", stub, "m1"}}, open: true},
+		{name: "a nominated pod that the decision counts takes no second place", known: true, steps: []step{{"-", victim, "m1"}, {"+", stub, "m1"}}, open: true},
 		{name: "a nominated pod that is taken away again leaves its place", steps: []step{{"+", nominated, "m1"}, {"-", nominated, "m1"}}, open: true},
 	}
 	for _, tt := range tests {

@@ -3,7 +3,6 @@ package placementpolicy
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -14,11 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/policystore"
 )
-
-// desiredReplicasAnnotation is set by the deployment controller on the ReplicaSets of a Deployment: the size of the
-// Deployment, also while a rollout has the ReplicaSet at fewer.
-const desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
 
 // addHandlers feeds the store from the scheduler's informers and the one for placement policies.
 func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInformerFactory, policies cache.SharedIndexInformer) error {
@@ -51,22 +47,13 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		return err
 	}
 
-	if err := addWorkloadHandler(s, factory.Apps().V1().ReplicaSets().Informer(), func(rs *appsv1.ReplicaSet) int {
-		if desired, err := strconv.Atoi(rs.Annotations[desiredReplicasAnnotation]); err == nil {
-			return desired
-		}
-		return replicas(rs.Spec.Replicas)
-	}); err != nil {
+	if err := addWorkloadHandler(s, factory.Apps().V1().ReplicaSets().Informer(), replicaSetSize); err != nil {
 		return err
 	}
-	if err := addWorkloadHandler(s, factory.Apps().V1().StatefulSets().Informer(), func(ss *appsv1.StatefulSet) int {
-		return replicas(ss.Spec.Replicas)
-	}); err != nil {
+	if err := addWorkloadHandler(s, factory.Apps().V1().StatefulSets().Informer(), statefulSetSize); err != nil {
 		return err
 	}
-	if err := addWorkloadHandler(s, factory.Core().V1().ReplicationControllers().Informer(), func(rc *v1.ReplicationController) int {
-		return replicas(rc.Spec.Replicas)
-	}); err != nil {
+	if err := addWorkloadHandler(s, factory.Core().V1().ReplicationControllers().Informer(), replicationControllerSize); err != nil {
 		return err
 	}
 
@@ -126,12 +113,16 @@ func addWorkloadHandler[T workload](s *shared, informer cache.SharedIndexInforme
 	})
 }
 
-// replicas is the size that a spec asks for; the API server's default is 1.
-func replicas(n *int32) int {
-	if n == nil {
-		return 1
-	}
-	return int(*n)
+func replicaSetSize(rs *appsv1.ReplicaSet) int {
+	return policystore.WorkloadSize(rs.Annotations, rs.Spec.Replicas)
+}
+
+func statefulSetSize(ss *appsv1.StatefulSet) int {
+	return policystore.WorkloadSize(nil, ss.Spec.Replicas)
+}
+
+func replicationControllerSize(rc *v1.ReplicationController) int {
+	return policystore.WorkloadSize(nil, rc.Spec.Replicas)
 }
 
 func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) {

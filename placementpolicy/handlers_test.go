@@ -140,9 +140,9 @@ func TestReplacedObjects(t *testing.T) {
 func TestWorkloadSize(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "workload", UID: "workload"}
 	ofTwelve := meta
-	ofTwelve.Annotations = map[string]string{desiredReplicasAnnotation: "12"}
+	ofTwelve.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}
 	garbled := meta
-	garbled.Annotations = map[string]string{desiredReplicasAnnotation: "a dozen"}
+	garbled.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "a dozen"}
 	three := new(int32(3))
 	tests := []struct {
 		name string

@@ -24,9 +24,16 @@ var notFiltered = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: stability,
 })
 
+// comparerDifferences tells what the last comparison found; see Plugin.Compare.
+var comparerDifferences = metrics.NewGauge(&metrics.GaugeOpts{
+	Name:           metricsPrefix + "comparer_differences",
+	Help:           "Number of differences between the plugin's store and the informers' caches when last compared, which SIGUSR2 asks for.",
+	StabilityLevel: stability,
+})
+
 // registerMetrics adds the plugin's metrics to those that the scheduler serves.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(notFiltered)
+	legacyregistry.MustRegister(notFiltered, comparerDifferences)
 	legacyregistry.CustomMustRegister(&policyCollector{})
 })
 

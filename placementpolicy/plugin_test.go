@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,6 +120,13 @@ func TestWithoutAllThatWasThereAtTheStartPodsFailAndComeBack(t *testing.T) {
 		assert.Equal(t, fwk.Error, status.Code())
 		assert.ErrorIs(t, status.AsError(), context.DeadlineExceeded)
 	})
+}
+
+// The runtime starts a goroutine with the first signal that a process asks for. It must not belong to a synctest bubble.
+func init() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	signal.Stop(signals)
 }
 
 // apiServer answers requests in place of a server.
@@ -256,20 +265,25 @@ func TestNewWaitsForAnAPIServer(t *testing.T) {
 
 // Objects that an earlier, laxer schema let in do not hide the others.
 func TestNewLoadsThePoliciesThatCanBeUsed(t *testing.T) {
-	handle := newHandle(serve(
-		policyObject(t, "a-wrong-type", `{weight: heavy, podSelector: {}, nodeSelector: {}}`),
-		policyObject(t, "b-good", strict40),
-		policyObject(t, "c-invalid", invalid),
-	))
-	plugin, err := New(t.Context(), nil, handle)
-	require.NoError(t, err)
-	handle.factory.Start(t.Context().Done())
+	synctest.Test(t, func(t *testing.T) {
+		handle := newHandle(serve(
+			policyObject(t, "a-wrong-type", `{weight: heavy, podSelector: {}, nodeSelector: {}}`),
+			policyObject(t, "b-good", strict40),
+			policyObject(t, "c-invalid", invalid),
+		))
+		plugin, err := New(t.Context(), nil, handle)
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Empty(t, handle.recorder.recorded(), "nothing keeps the events that are recorded before the scheduler starts its informers")
 
-	state, status := (&world{t: t, ctx: t.Context(), Plugin: plugin.(*Plugin)}).preFilter(webPod("p").Obj())
-	require.True(t, status.IsSuccess(), status)
-	s, err := readPreFilterState(state)
-	require.NoError(t, err)
-	assert.Equal(t, "b-good", s.decision.Policy.Name)
+		handle.factory.Start(t.Context().Done())
+		state, status := (&world{t: t, ctx: t.Context(), Plugin: plugin.(*Plugin)}).preFilter(webPod("p").Obj())
+		require.True(t, status.IsSuccess(), status)
+		s, err := readPreFilterState(state)
+		require.NoError(t, err)
+		assert.Equal(t, "b-good", s.decision.Policy.Name)
+		assert.Len(t, handle.recorder.recorded(), 2)
+	})
 }
 
 func TestProfilesOfOneSchedulerShareAStore(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
-		if !preFilterRan(state) {
-			// The policy acts as BestEffort. Without Filter, the pod would come back with the same node forever; it
-			// counts once it is bound.
+		if !preFilterRan(state) || state.IsPodGroupSchedulingCycle() {
+			// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For
+			// a pod group it is a simulation, in which pods that the store counts may be gone.
+			pl.store.ForceAssumePod(pod, nodeName)
 			return nil
 		}
 		pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})

@@ -129,15 +129,15 @@ func (c *cluster) pods(node string) []string {
 	return names
 }
 
-// eventually waits until m1 and o1 have so many pods, and the scheduler has given up on so many others for now.
+// eventually waits until m1 and o1 have so many pods, and the scheduler has put so many others aside.
 func (c *cluster) eventually(m1, o1, waiting int) {
 	c.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	var got [4]int
-	for want := [4]int{m1, o1, waiting, waiting}; got != want; time.Sleep(time.Millisecond) {
-		got = [4]int{len(c.pods("m1")), len(c.pods("o1")), len(c.pods("")), len(c.sched.SchedulingQueue.UnschedulablePods())}
-		require.True(c.t, time.Now().Before(deadline), "m1, o1, waiting and unschedulable: want %v, got %v", want, got)
-	}
+	require.EventuallyWithT(c.t, func(collect *assert.CollectT) {
+		assert.Len(collect, c.pods("m1"), m1)
+		assert.Len(collect, c.pods("o1"), o1)
+		assert.Len(collect, c.pods(""), waiting)
+		assert.Len(collect, c.sched.SchedulingQueue.UnschedulablePods(), waiting)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestTheRatioIsExactInWhateverBatchesPodsCome(t *testing.T) {
@@ -253,6 +253,6 @@ func TestPreemptionInAFullGroup(t *testing.T) {
 	c.createPod(ownedBy(webPod("high"), "rs").Priority(2).NodeSelector(map[string]string{"spot": "true"}))
 	assert.EventuallyWithT(t, func(collect *assert.CollectT) {
 		assert.ElementsMatch(collect, []string{"high", "middle", "unrelated"}, c.pods("m1"))
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, []string{"elsewhere"}, c.pods("o1"))
 }

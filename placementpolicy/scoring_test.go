@@ -101,10 +101,13 @@ func TestAStrictPolicyThatIsOnlyScoredIsReportedOnce(t *testing.T) {
 	w.removePolicy("web-on-spot")
 	w.setPolicy("web-on-spot", strict40)
 	w.score(webPod("p").Obj(), "m1")
-	log, events, metric = reports()
-	assert.Equal(t, 2, log, "a policy of the same name is another one")
-	assert.Len(t, events, 1)
-	assert.InDelta(t, 2, metric-before, 0)
+	assert.Len(t, w.handle.recorder.recorded(), 1, "another policy of the same name")
+
+	replaced := policyObject(t, "web-on-spot", strict40)
+	replaced.SetUID("another")
+	w.policies.set(replaced)
+	w.score(webPod("p").Obj(), "m1")
+	assert.Len(t, w.handle.recorder.recorded(), 1, "another policy of the same name, in one update")
 }
 
 func TestNotFilteredIsNotSaid(t *testing.T) {

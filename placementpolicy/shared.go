@@ -91,6 +91,7 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 		return nil, err
 	}
 	go s.wakeup.run(ctx)
+	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
 	// The scheduler records events from shortly before it starts its informers. Those on invalid policies must not come
 	// earlier, or nobody would see them.
 	scheduler := handle.SharedInformerFactory().Core().V1().Nodes().Informer().HasSyncedChecker()

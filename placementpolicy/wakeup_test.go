@@ -256,7 +256,11 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 		name string
 		end  func(w *world, pod *v1.Pod)
 	}{
-		{"it is placed", func(w *world, pod *v1.Pod) { w.reserve(pod, "o1") }},
+		{"it is placed", func(w *world, pod *v1.Pod) {
+			state, _ := w.preFilter(pod)
+			w.Filter(w.ctx, state, pod, w.nodeInfo("m1"))
+			w.Reserve(w.ctx, state, pod, "o1")
+		}},
 		{"another scheduler binds it", func(w *world, pod *v1.Pod) { w.bind(pod, "m1") }},
 		{"it is deleted", func(w *world, pod *v1.Pod) { w.pods.remove(pod) }},
 		{"it is found deleted by a relist", func(w *world, pod *v1.Pod) { w.pods.lose(pod) }},

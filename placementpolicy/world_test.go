@@ -217,7 +217,7 @@ func ownedBy(pod *st.PodWrapper, uid types.UID) *st.PodWrapper {
 func replicaSet(uid types.UID, desired int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: string(uid), UID: uid,
-		Annotations: map[string]string{desiredReplicasAnnotation: fmt.Sprint(desired)},
+		Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
 	}}
 }
 

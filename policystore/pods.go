@@ -116,13 +116,9 @@ func (s *state) removePod(uid types.UID) {
 // assumePod reserves the node for the pod, unless the pod counts and a Strict policy has used up its group's quota. A
 // node that is not known yet is in no group, so nothing can be said against it.
 func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
-	p := s.pods[uidOf(obj)]
-	if p != nil && p.observed != nil {
-		return nil // bound already, which is what counts
-	}
 	counts := active(obj)
-	if p != nil {
-		counts = p.active
+	if p := s.pods[uidOf(obj)]; p != nil {
+		counts = p.active && p.observed == nil
 	}
 	if n := s.nodes[nodeName]; counts && n != nil && n.known {
 		if d, governed := s.decide(obj); governed {
@@ -131,12 +127,20 @@ func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
 			}
 		}
 	}
+	s.reserve(obj, nodeName)
+	return nil
+}
+
+// reserve reserves the node for the pod. A pod that is bound needs none.
+func (s *state) reserve(obj *v1.Pod, nodeName string) {
+	p := s.pods[uidOf(obj)]
 	if p == nil {
 		p = s.addPod(obj)
 	}
-	p.reserved = s.nodeFor(nodeName)
-	s.settle(p)
-	return nil
+	if p.observed == nil {
+		p.reserved = s.nodeFor(nodeName)
+		s.settle(p)
+	}
 }
 
 func (s *state) forgetPod(uid types.UID) {

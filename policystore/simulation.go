@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // WithoutPod returns the decision as it would be if the other pod, which is placed, were evicted: if it is of the same
@@ -68,4 +69,30 @@ func (s *Store) CouldEvict(d Decision, g Group) bool {
 		}
 	}
 	return d.placed(g)-lower < d.Quota(g)
+}
+
+// LowerPriority returns the placed pods of the cohort that have a lower priority than the decision's pod, by UID, each
+// with the name of its node.
+func (s *Store) LowerPriority(d Decision) map[types.UID]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if d.cohort == nil || !d.cohort.hasPlacedBelow(d.priority) {
+		return nil
+	}
+	pods := map[types.UID]string{}
+	for uid := range d.cohort.qualifying.All() {
+		if p := s.state.pods[uid]; p.group != NoGroup && p.priority < d.priority {
+			pods[uid] = p.placed.name
+		}
+	}
+	return pods
+}
+
+func (c *cohort) hasPlacedBelow(priority int32) bool {
+	for key := range c.placed {
+		if key.priority < priority {
+			return true
+		}
+	}
+	return false
 }

@@ -154,6 +154,11 @@ func (s *Store) AssumePod(pod *v1.Pod, nodeName string) (err error) {
 	return err
 }
 
+// ForceAssumePod is AssumePod without the check, for where a Strict policy is not enforced, or pods are taken to be gone.
+func (s *Store) ForceAssumePod(pod *v1.Pod, nodeName string) {
+	s.update(func(st *state) { st.reserve(pod, nodeName) })
+}
+
 // ForgetPod ends a pod's reservation, if it has one. A pod that is bound stays counted.
 func (s *Store) ForgetPod(pod *v1.Pod) {
 	s.update(func(st *state) { st.forgetPod(uidOf(pod)) })

@@ -1,8 +1,26 @@
 package policystore
 
 import (
+	"strconv"
+
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// desiredReplicasAnnotation is set by the deployment controller on the ReplicaSets of a Deployment: the size of the
+// Deployment, also while a rollout has the ReplicaSet at fewer.
+const desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
+
+// WorkloadSize returns how many pods a ReplicaSet, StatefulSet or ReplicationController wants, for [Store.SetWorkloadSize].
+// Only a ReplicaSet's annotations count. Nil replicas are the API server's default, 1.
+func WorkloadSize(annotations map[string]string, replicas *int32) int {
+	if desired, err := strconv.Atoi(annotations[desiredReplicasAnnotation]); err == nil {
+		return desired
+	}
+	if replicas == nil {
+		return 1
+	}
+	return int(*replicas)
+}
 
 // workload is what controls pods. Its size is what it wants, or negative if that is not known.
 type workload struct {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -89,16 +88,16 @@ func (w *world) add(u *unstructured.Unstructured) (err error) {
 		pod.UID = cmp.Or(pod.UID, types.UID(keyOf(pod).String())) // none if it is written by hand
 		w.pods[pod.UID] = pod
 	case "ReplicaSet.apps", "StatefulSet.apps", "ReplicationController":
-		// By the rules of the scheduler plugin.
-		size, given, wrong := unstructured.NestedInt64(u.Object, "spec", "replicas")
-		if !given {
-			size = 1
+		var replicas *int32
+		n, given, wrong := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		if given {
+			replicas = new(int32(n))
 		}
-		desired, none := strconv.Atoi(u.GetAnnotations()["deployment.kubernetes.io/desired-replicas"])
-		if kind == "ReplicaSet.apps" && none == nil {
-			size = int64(desired)
+		var annotations map[string]string
+		if kind == "ReplicaSet.apps" {
+			annotations = u.GetAnnotations()
 		}
-		w.sizes[u.GetUID()], err = int(size), wrong
+		w.sizes[u.GetUID()], err = policystore.WorkloadSize(annotations, replicas), wrong
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", u.GetKind(), keyOf(u), err)

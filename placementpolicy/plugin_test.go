@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -120,13 +118,6 @@ func TestWithoutAllThatWasThereAtTheStartPodsFailAndComeBack(t *testing.T) {
 		assert.Equal(t, fwk.Error, status.Code())
 		assert.ErrorIs(t, status.AsError(), context.DeadlineExceeded)
 	})
-}
-
-// The runtime starts a goroutine with the first signal that a process asks for. It must not belong to a synctest bubble.
-func init() {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt)
-	signal.Stop(signals)
 }
 
 // apiServer answers requests in place of a server.

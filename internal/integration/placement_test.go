@@ -266,6 +266,7 @@ func TestF2PolicyDeletedAndCreatedAnew(t *testing.T) {
 	t.Parallel()
 	w := fourOfTen(t, strict40)
 	w.deletePolicy("web")
+	w.requireAgreement()
 	counted, err := w.schedulerCounts()
 	require.NoError(t, err)
 	assert.Empty(t, counted, "M2: the series of a policy go with it")
@@ -344,18 +345,4 @@ func rollingUpdate(maxSurge, maxUnavailable int32) appsv1.DeploymentStrategy {
 			MaxUnavailable: new(intstr.FromInt32(maxUnavailable)),
 		},
 	}
-}
-
-// rollOut makes a new revision of a Deployment and waits until only its pods are there, and ready.
-func (w *world) rollOut(name string) {
-	w.t.Helper()
-	w.patchDeployment(name, "spec: {template: {metadata: {annotations: {revision: next}}}}")
-	w.eventually(func(c *assert.CollectT) {
-		d, err := w.Client().AppsV1().Deployments(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
-		require.NoError(c, err)
-		require.Equal(c, d.Generation, d.Status.ObservedGeneration)
-		require.Equal(c, *d.Spec.Replicas, d.Status.UpdatedReplicas, "updated")
-		require.Equal(c, *d.Spec.Replicas, d.Status.ReadyReplicas, "ready")
-		require.Equal(c, *d.Spec.Replicas, d.Status.Replicas, "all")
-	})
 }

@@ -55,6 +55,9 @@ type Options struct {
 	// Progress is told in one line each when a component has started. Nil for silence.
 	Progress io.Writer
 
+	// APIServerArgs are added to the command line of kube-apiserver.
+	APIServerArgs []string
+
 	// KeepDir leaves the temporary folder, with the logs and the audit log in it, in place when the control plane stops.
 	KeepDir bool
 }
@@ -193,26 +196,26 @@ func (cp *ControlPlane) createClients() error {
 
 // startAPIServer starts the API server and waits until it is ready.
 func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
-	_, err := cp.launch(apiServerComponent, apiServerComponent,
-		"--etcd-servers="+etcdSocket,
+	_, err := cp.launch(apiServerComponent, apiServerComponent, append([]string{
+		"--etcd-servers=" + etcdSocket,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		"--secure-port="+strconv.Itoa(cp.port),
+		"--secure-port=" + strconv.Itoa(cp.port),
 		"--permit-port-sharing",
-		"--tls-cert-file="+cp.file(servingCertFile),
-		"--tls-private-key-file="+cp.file(servingKeyFile),
-		"--cert-dir="+cp.dir,
+		"--tls-cert-file=" + cp.file(servingCertFile),
+		"--tls-private-key-file=" + cp.file(servingKeyFile),
+		"--cert-dir=" + cp.dir,
 		"--authorization-mode=RBAC",
-		"--token-auth-file="+cp.file(tokenFile),
+		"--token-auth-file=" + cp.file(tokenFile),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+cp.file(serviceAccountKeyFile),
-		"--service-account-signing-key-file="+cp.file(serviceAccountKeyFile),
+		"--service-account-key-file=" + cp.file(serviceAccountKeyFile),
+		"--service-account-signing-key-file=" + cp.file(serviceAccountKeyFile),
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--endpoint-reconciler-type=none", // an Endpoints object may not hold a loopback address
-		"--audit-policy-file="+cp.file(auditPolicyFile),
-		"--audit-log-path="+cp.file(auditLogFile),
+		"--audit-policy-file=" + cp.file(auditPolicyFile),
+		"--audit-log-path=" + cp.file(auditLogFile),
 		"--audit-log-maxsize=1000000", // megabytes: no rotation
-	)
+	}, cp.options.APIServerArgs...)...)
 	if err != nil {
 		return err
 	}

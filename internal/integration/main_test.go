@@ -84,7 +84,9 @@ var sharedCluster = sync.OnceValues(func() (*cluster, error) {
 
 // startCluster starts a control plane that ends with the tests. It lacks the CustomResourceDefinition and a scheduler.
 func startCluster(ctx context.Context) (*cluster, error) {
-	cp, err := controlplane.Start(ctx, controlplane.Options{})
+	cp, err := controlplane.Start(ctx, controlplane.Options{
+		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,22 +3,26 @@ package integration
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newGangWorld has a scheduler that knows pod groups, a policy of 40% Strict, and a gang of 10 of which all must be placed at once.
-func newGangWorld(t *testing.T) *world {
+// newGangWorld has a scheduler that knows pod groups, a policy, and the PodGroup of a gang.
+func newGangWorld(t *testing.T, policy string, minCount int32, priorityClass string) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.startScheduler(schedulerOptions{ExtraArgs: []string{"--feature-gates=GenericWorkload=true"}})
-	w.setPolicy("web", policySpec("Strict", "Must", "40%"))
+	w.setPolicy("web", policy)
 	_, err := w.Client().SchedulingV1beta1().PodGroups(w.namespace).Create(w.ctx, &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "gang"},
 		Spec: schedulingv1beta1.PodGroupSpec{
-			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 10}},
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount},
+			},
+			PriorityClassName: priorityClass,
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -31,7 +35,7 @@ func inGang(pod *v1.PodTemplateSpec) {
 
 func TestGangIsPlacedInTheRatio(t *testing.T) {
 	t.Parallel()
-	w := newGangWorld(t)
+	w := newGangWorld(t, policySpec("Strict", "Must", "40%"), 10, "")
 	w.addNodes("m1 o1")
 	w.createPods("web", 10, inGang)
 	w.requireSplit("web", 4, 6)
@@ -39,7 +43,7 @@ func TestGangIsPlacedInTheRatio(t *testing.T) {
 
 func TestGangIsNotPlacedInPart(t *testing.T) {
 	t.Parallel()
-	w := newGangWorld(t)
+	w := newGangWorld(t, policySpec("Strict", "Must", "40%"), 10, "")
 	w.addNodes("m1")
 	w.addNodes("o1", room(5)) // for one less than belong there
 	w.createPods("web", 10, inGang)
@@ -51,11 +55,18 @@ func TestGangIsNotPlacedInPart(t *testing.T) {
 
 func TestGangPreemptsFromTheSameCohort(t *testing.T) {
 	t.Parallel()
-	w := newGangWorld(t)
-	require.NoError(t, w.Apply(w.ctx, []byte(priorityClasses)))
+	c, err := sharedCluster()
+	require.NoError(t, err)
+	require.NoError(t, c.Apply(t.Context(), []byte(priorityClasses)))
+	w := newGangWorld(t, policySpec("Strict", "Must", "4", "matchLabelKeys: []"), 4, "high")
 	w.addNodes("m1 o1")
-	w.setPolicy("web", policySpec("Strict", "Must", "4", "matchLabelKeys: []"))
 	w.createPods("low", 4, onlyOn("m"))
 	w.requireSplit("web", 4, 0)
-	w.createPods("high", 10, inGang, priority("high"), func(pod *v1.PodTemplateSpec) { pod.Spec.NodeSelector["kubernetes.io/hostname"] = w.nodeName("m1") })
+	w.createPods("high", 4, inGang, priority("high"), onlyOn("m"))
+	w.eventually(func(c *assert.CollectT) {
+		pods, err := w.listPodsOn("m1")
+		require.NoError(c, err)
+		assert.ElementsMatch(c, []string{"high-1", "high-2", "high-3", "high-4"}, pods)
+	})
+	w.requireSplit("web", 4, 0)
 }

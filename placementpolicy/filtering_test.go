@@ -25,7 +25,7 @@ func TestPreFilterSkipsPodsThatNeedNoFilter(t *testing.T) {
 		{"BestEffort", bestEffort40, webPod("p"), fwk.Skip},
 		{"the policy is invalid", invalid, webPod("p"), fwk.Skip},
 		{"the pod has a node already, and a resize to fit in there", strict40, webPod("p").Node("m1"), fwk.Skip},
-		{"Strict", strict40, webPod("p"), fwk.Success}, // where T(1) = 0: the target group is full
+		{"Strict, also where a group is full: T(1) = 0", strict40, webPod("p"), fwk.Success},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,6 +261,16 @@ func TestSimulation(t *testing.T) {
 			assert.Equal(t, before, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Code(), "the state that was cloned has not changed")
 		})
 	}
+}
+
+func TestTheReasonFollowsTheSimulation(t *testing.T) {
+	w := newWorld(t)
+	w.setPolicy("web-on-spot", strictTwo)
+	victim, pod := w.addPodsOn("m1", 3)[0], w.addPods(1)[0]
+	state, _ := w.preFilter(pod)
+	assert.Contains(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Message(), "3 of 2 pods")
+	require.True(t, w.RemovePod(w.ctx, state, pod, podInfo(t, victim), w.nodeInfo("m1")).IsSuccess())
+	assert.Contains(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Message(), "2 of 2 pods")
 }
 
 // As the scheduler does where nodes have nominated pods: one state, cloned for each of the nodes at once.

@@ -117,6 +117,13 @@ func (x *tandem) assume(pod *v1.Pod, nodeName string) error {
 	return err
 }
 
+// force reserves, whatever a policy says.
+func (x *tandem) force(pod *v1.Pod, nodeName string) {
+	x.log("ForceAssumePod %s on %s", podInWords{pod}, nodeName)
+	x.oracle.assume(pod, nodeName)
+	x.store.ForceAssumePod(pod, nodeName)
+}
+
 func (x *tandem) forget(pod *v1.Pod) {
 	x.log("ForgetPod %s", podInWords{pod})
 	x.oracle.forget(pod)

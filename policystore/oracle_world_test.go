@@ -471,7 +471,11 @@ func (w *world) assumePod() {
 	if w.pick("node in the pod", 2) > 0 {
 		pod.Spec.NodeName = node
 	}
-	w.reserve(pod, node)
+	if w.pick("by force", 6) == 5 {
+		w.force(pod, node)
+	} else {
+		w.reserve(pod, node)
+	}
 }
 
 func (w *world) forgetPod() { w.forget(w.schedulerPod()) }

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -70,23 +69,12 @@ func newSubject(manifest []byte, object *v1alpha1.PlacementPolicy) (*subject, er
 
 // labelsFor makes up labels that the selector matches.
 func labelsFor(selector *metav1.LabelSelector) (map[string]string, error) {
-	made := map[string]string{}
-	for _, e := range selector.MatchExpressions {
-		switch e.Operator {
-		case metav1.LabelSelectorOpIn:
-			made[e.Key] = e.Values[0]
-		case metav1.LabelSelectorOpExists:
-			made[e.Key] = "true"
-		}
-	}
-	for key, value := range selector.MatchLabels {
-		made[key] = value
-	}
 	compiled, err := labelselector.Compile(selector)
 	if err != nil {
 		return nil, err
 	}
-	if !compiled.Matches(labels.Set(made)) {
+	made, ok := compiled.Example()
+	if !ok {
 		return nil, fmt.Errorf("the quickstart finds no labels that the selector %s matches: write a simpler one", compiled)
 	}
 	return made, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"strconv"
 
@@ -60,21 +59,15 @@ func numbered(prefix string, n int) []string {
 
 // labelsFor makes up labels that the selector matches.
 func labelsFor(selector *metav1.LabelSelector) (map[string]string, error) {
-	made := map[string]string{}
-	for _, e := range selector.MatchExpressions {
-		switch e.Operator {
-		case metav1.LabelSelectorOpIn:
-			made[e.Key] = e.Values[0]
-		case metav1.LabelSelectorOpExists:
-			made[e.Key] = "true"
-		}
-	}
-	maps.Copy(made, selector.MatchLabels)
 	compiled, err := labelselector.Compile(selector)
-	if err == nil && !compiled.Matches(labels.Set(made)) {
-		err = fmt.Errorf("found none that the selector %s matches", compiled)
+	if err != nil {
+		return nil, err
 	}
-	return made, err
+	made, ok := compiled.Example()
+	if !ok {
+		return nil, fmt.Errorf("found none that the selector %s matches", compiled)
+	}
+	return made, nil
 }
 
 // addPods makes up n pending pods for a policy: copies of the newest pod that it governs, or pods of a ReplicaSet "new"

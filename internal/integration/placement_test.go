@@ -66,6 +66,28 @@ func fourOfTen(t *testing.T, policy string) *world {
 	return w
 }
 
+func TestI2GroupWithoutNodesThatGrows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addNodes("o1")
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireCounts("web", 10, 0, 6)
+	w.requirePending("web", 4)
+	w.addNodes("m1")
+	w.requireSplit("web", 4, 6)
+}
+
+func TestB9PodsThatFitOnlyInOneGroupLeaveTheOtherToTheRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addNodes("m1 o1")
+	w.setPolicy("web", policySpec("Strict", "Must", "40%", "matchLabelKeys: []"))
+	w.createPods("gpu", 4, onlyOn("o"))
+	w.createPods("any", 6)
+	w.requireSplit("web", 4, 6)
+}
+
 func TestD4BurstToTenTimesTheSize(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]string{"Strict": strict40, "BestEffort": bestEffort40} {

@@ -90,6 +90,7 @@ func (s *shared) logComparison(ctx context.Context, factory informers.SharedInfo
 		logger.Error(err, "Comparing the placement policy store with the informers' caches")
 		return
 	}
+	comparisons.Inc()
 	comparerDifferences.Set(float64(len(differences)))
 	logger.Info("Compared the placement policy store with the informers' caches", "differences", len(differences))
 	for _, difference := range differences {

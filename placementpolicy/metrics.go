@@ -24,16 +24,23 @@ var notFiltered = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: stability,
 })
 
-// comparerDifferences tells what the last comparison found; see Plugin.Compare.
-var comparerDifferences = metrics.NewGauge(&metrics.GaugeOpts{
-	Name:           metricsPrefix + "comparer_differences",
-	Help:           "Number of differences between the plugin's store and the informers' caches when last compared, which SIGUSR2 asks for.",
-	StabilityLevel: stability,
-})
+// What Plugin.Compare has found when SIGUSR2 asked for it.
+var (
+	comparisons = metrics.NewCounter(&metrics.CounterOpts{
+		Name:           metricsPrefix + "comparisons_total",
+		Help:           "Number of comparisons of the plugin's store with the informers' caches, which SIGUSR2 asks for.",
+		StabilityLevel: stability,
+	})
+	comparerDifferences = metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           metricsPrefix + "comparer_differences",
+		Help:           "Number of differences that the last comparison of the plugin's store with the informers' caches has found.",
+		StabilityLevel: stability,
+	})
+)
 
 // registerMetrics adds the plugin's metrics to those that the scheduler serves.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(notFiltered, comparerDifferences)
+	legacyregistry.MustRegister(notFiltered, comparisons, comparerDifferences)
 	legacyregistry.CustomMustRegister(&policyCollector{})
 })
 

@@ -144,6 +144,11 @@ func (s *Scheduler) Stop() error {
 // Kill kills the scheduler (SIGKILL) and waits until it is gone. It does nothing if the scheduler has ended.
 func (s *Scheduler) Kill() { s.process.kill() }
 
+// Signal sends the scheduler a signal that is not meant to end it. It does nothing if the scheduler has ended.
+func (s *Scheduler) Signal(signal syscall.Signal) {
+	_ = s.process.cmd.Process.Signal(signal) // the only possible error is that it has ended
+}
+
 // Done returns a channel that is closed when the scheduler has ended, for whatever reason.
 func (s *Scheduler) Done() <-chan struct{} { return s.process.done }
 

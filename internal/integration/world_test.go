@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,6 +82,7 @@ func newWorldIn(t *testing.T, c *cluster) *world {
 func (w *world) finish() {
 	if !w.t.Failed() && w.scheduler != nil {
 		w.requireAgreement()
+		w.requireNoDrift()
 	}
 	if !w.t.Failed() {
 		return
@@ -450,6 +452,20 @@ func (w *world) requireAgreement() {
 		got, err := w.schedulerCounts()
 		require.NoError(c, err)
 		assert.Equal(c, want, got, "counts from the API server, and the scheduler's")
+	})
+}
+
+// requireNoDrift has the scheduler compare its store with its informers' caches, until it finds no difference: while other
+// tests are going on in the same cluster, there may be some.
+func (w *world) requireNoDrift() {
+	w.t.Helper()
+	before := w.counter("scheduler_placement_policy_comparisons_total", nil)
+	w.eventually(func(c *assert.CollectT) {
+		w.scheduler.Signal(syscall.SIGUSR2)
+		metrics, err := w.metrics()
+		require.NoError(c, err)
+		require.Greater(c, metrics["scheduler_placement_policy_comparisons_total"][0].value, float64(before))
+		require.Zero(c, metrics["scheduler_placement_policy_comparer_differences"][0].value, "differences, which the scheduler logs")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -83,7 +84,7 @@ func BenchmarkPreScore(b *testing.B) {
 
 func BenchmarkScorePerNode(b *testing.B) {
 	w, pod := newLargeWorld(b)
-	state := framework.NewCycleState()
+	state, _ := w.preFilter(pod)
 	w.PreScore(w.ctx, state, pod, nil)
 	info := w.nodeInfo("o1")
 	b.ReportAllocs()
@@ -123,4 +124,24 @@ func BenchmarkReserveAndUnreserve(b *testing.B) {
 		w.Reserve(w.ctx, state, pod, "o1")
 		w.Unreserve(w.ctx, state, pod, "o1")
 	}
+}
+
+// What a burst of placements costs while many pods of the policy wait, and none of them is let in.
+func BenchmarkLookThrough5000WaitingPods(b *testing.B) {
+	w, pod := newLargeWorld(b)
+	w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 40}}`) // of a workload's 100
+	for i := range 5000 {
+		waiting := pod.DeepCopy()
+		waiting.Name = fmt.Sprint("waiting-", i)
+		waiting.UID = types.UID(waiting.Name)
+		w.pods.set(waiting)
+	}
+	for i := range 5000 {
+		w.keepOut(w.get(fmt.Sprint("waiting-", i)))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.wakeup.activate(w.ctx, webOnSpot)
+	}
+	require.Len(b, w.wakeup.policyOf, 5000)
 }

@@ -256,9 +256,13 @@ func (d *demonstration) deleteHalf(ctx context.Context) error {
 }
 
 // relabel moves a node with pods on it into the other group. The running pods stay, so the ratio drifts; it chooses a node
-// that leaves it possible to be exact again once there are as many pods as the last step wants.
+// without which it is possible to be exact again once there are as many pods as the last step wants.
 func (d *demonstration) relabel(ctx context.Context, finally int) error {
 	target := d.last.policy.TargetOf(finally)
+	nodesIn := map[policystore.Group]int{}
+	for _, node := range d.last.nodes {
+		nodesIn[node.group]++
+	}
 	for _, node := range d.last.nodes {
 		managed, other := d.last.Managed, d.last.Other
 		labels := map[string]any{}
@@ -273,7 +277,7 @@ func (d *demonstration) relabel(ctx context.Context, finally int) error {
 				labels[key] = nil
 			}
 		}
-		if node.pods == 0 || len(labels) == 0 || managed > target || other > finally-target {
+		if node.pods == 0 || len(labels) == 0 || nodesIn[node.group] == 1 || managed > target || other > finally-target {
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})

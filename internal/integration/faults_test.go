@@ -18,25 +18,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// faultyAPI stands between a scheduler and the API server.
+// faultyAPI stands between a scheduler and the API server. It has no fault until it is told to.
 type faultyAPI struct {
 	*httptest.Server
 	proxy *httputil.ReverseProxy
 
-	bindsFail atomic.Bool // of three binds one fails, and one is stored but answered with an error
-	binds     atomic.Int32
-	down      atomic.Bool // nothing is answered
-	forgetful atomic.Bool // the next watch of pods is told to list them anew
+	bindsFail atomic.Bool   // of three binds one fails, and one is stored but answered with an error
+	binds     atomic.Int32  // how many there were meanwhile
+	down      atomic.Bool   // nothing is answered
+	forgetful atomic.Bool   // the next watch of pods is told to list them anew
+	policies  chan struct{} // if not nil, policies are kept back until it is closed
 }
 
-// startFaultyAPI returns the API with no fault yet, and the path of a kubeconfig for it.
-func (w *world) startFaultyAPI() (*faultyAPI, string) {
+// serve starts the API and returns the path of a kubeconfig for it.
+func (f *faultyAPI) serve(w *world) (kubeconfig string) {
 	w.t.Helper()
 	config, err := clientcmd.LoadFromFile(w.kubeconfig)
 	require.NoError(w.t, err)
@@ -44,11 +46,11 @@ func (w *world) startFaultyAPI() (*faultyAPI, string) {
 	target, err := url.Parse(server.Server)
 	require.NoError(w.t, err)
 
-	f := &faultyAPI{proxy: httputil.NewSingleHostReverseProxy(target)}
+	f.proxy = httputil.NewSingleHostReverseProxy(target)
 	f.proxy.FlushInterval = -1 // for watches
+	f.proxy.ErrorLog = log.New(io.Discard, "", 0)
 	f.proxy.Transport, err = rest.TransportFor(rest.AnonymousClientConfig(w.RESTConfig()))
 	require.NoError(w.t, err)
-	f.proxy.ErrorLog = log.New(io.Discard, "", 0)
 	f.Server = httptest.NewUnstartedServer(f)
 	f.Config.ErrorLog = f.proxy.ErrorLog
 	f.StartTLS() // without TLS the scheduler would not send its token
@@ -57,18 +59,25 @@ func (w *world) startFaultyAPI() (*faultyAPI, string) {
 
 	server.Server = f.URL
 	server.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
-	path := filepath.Join(w.t.TempDir(), "kubeconfig")
-	require.NoError(w.t, clientcmd.WriteToFile(*config, path))
-	return f, path
+	kubeconfig = filepath.Join(w.t.TempDir(), "kubeconfig")
+	require.NoError(w.t, clientcmd.WriteToFile(*config, kubeconfig))
+	return kubeconfig
 }
 
 func (f *faultyAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
+	switch query := r.URL.Query(); {
 	case f.down.Load():
 		panic(http.ErrAbortHandler) // closes the connection
-	case r.URL.Path == "/api/v1/pods" && r.URL.Query().Has("watch") && f.forgetful.CompareAndSwap(true, false):
+	case f.policies != nil && strings.HasSuffix(r.URL.Path, "/placementpolicies") && query.Get("limit") != "1": // which only asks whether there is such a resource
+		select {
+		case <-f.policies:
+			f.proxy.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	case f.forgetful.Load() && r.URL.Path == "/api/v1/pods" && query.Has("watch"):
+		f.forgetful.Store(false)
 		answer(w, apierrors.NewResourceExpired("forgotten"))
-	case strings.HasSuffix(r.URL.Path, "/binding") && f.bindsFail.Load():
+	case f.bindsFail.Load() && strings.HasSuffix(r.URL.Path, "/binding"):
 		switch f.binds.Add(1) % 3 {
 		case 0:
 			answer(w, apierrors.NewInternalError(assert.AnError))
@@ -95,8 +104,8 @@ func answer(w http.ResponseWriter, err *apierrors.StatusError) {
 func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	api, kubeconfig := w.startFaultyAPI()
-	w.startScheduler(schedulerOptions{Kubeconfig: kubeconfig})
+	api := &faultyAPI{}
+	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
 	w.addNodes("m1 m2 o1 o2")
 	w.setPolicy("web", strict40)
 	api.bindsFail.Store(true)
@@ -110,8 +119,8 @@ func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	api, kubeconfig := w.startFaultyAPI()
-	w.startScheduler(schedulerOptions{Kubeconfig: kubeconfig})
+	api := &faultyAPI{}
+	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
 	w.deploy("web", 10)
@@ -131,4 +140,29 @@ func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
 	api.down.Store(false)
 	w.requireSplit("web", 4, 6)
 	assert.False(t, api.forgetful.Load(), "the pods were listed anew")
+}
+
+// TestA1 keeps the policies back from a restarted scheduler until it has begun with the first of the pods that wait for it.
+func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.startScheduler(schedulerOptions{})
+	w.addNodes("m1")
+	w.deploy("web", 10, preferably("m")) // so that a scheduler that does not know better goes on with m1
+	w.requireOn("m1", 10)
+	w.addNodes("o1")
+	w.setPolicy("web", strict40)
+	w.requireSplit("web", 10, 0)
+
+	w.scheduler.Kill()
+	w.scale("web", 20)
+	w.requireOn("", 10)
+	api := &faultyAPI{policies: make(chan struct{})}
+	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
+	w.eventually(func(c *assert.CollectT) {
+		require.GreaterOrEqual(c, w.metric("scheduler_queue_incoming_pods_total", labels.Set{"queue": "active"}), 10)
+		require.Less(c, w.metric("scheduler_pending_pods", labels.Set{"queue": "active"}), 10)
+	})
+	close(api.policies)
+	w.requireSplit("web", 10, 10)
 }

@@ -38,7 +38,7 @@ profiles:
 		assert.Equal(c, "Warning", events[0].Type)
 		assert.Equal(c, "it acts as BestEffort: scheduler profile "+w.namespace+" enables plugin placementpolicy without its preFilter and filter points", events[0].Message)
 	})
-	assert.Equal(t, 1, w.counter("scheduler_placement_policy_not_filtered_total", nil))
+	assert.Equal(t, 1, w.metric("scheduler_placement_policy_not_filtered_total", nil))
 
 	w.patchNode("m1", "spec: {unschedulable: true}")
 	w.scale("web", 20)

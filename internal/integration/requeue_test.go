@@ -76,7 +76,7 @@ func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	w := newWorld(t)
 	w.startScheduler(schedulerOptions{})
 	attempts := func() int {
-		return w.counter("scheduler_schedule_attempts_total", labels.Set{"result": "unschedulable"})
+		return w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "unschedulable"})
 	}
 	w.addNodes("m1 m2")
 	w.setPolicy("web", policySpec("Strict", "Must", "1", "matchLabelKeys: []"))

@@ -22,23 +22,6 @@ func slowly(w *world) schedulerOptions {
 	return schedulerOptions{Config: append(exampleConfig(w.t, w.namespace), "clientConnection: {qps: 50, burst: 10}\n"...)}
 }
 
-func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.startScheduler(schedulerOptions{})
-	w.addNodes("m1")
-	w.deploy("web", 10)
-	w.requireOn("m1", 10)
-	w.addNodes("o1")
-	w.setPolicy("web", strict40)
-	w.requireSplit("web", 10, 0)
-
-	w.scheduler.Kill()
-	w.scale("web", 20)
-	w.startScheduler(schedulerOptions{})
-	w.requireSplit("web", 10, 10)
-}
-
 func TestKilledInABurst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -108,9 +108,15 @@ func (w *world) remove() {
 		scheduler.Kill()
 	}
 	client := w.Client().CoreV1()
-	assert.NoError(w.t, client.Namespaces().Delete(w.ctx, w.namespace, metav1.DeleteOptions{}))
-	assert.NoError(w.t, client.Pods(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}))
-	assert.NoError(w.t, client.Nodes().DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=" + w.namespace}))
+	for _, err := range []error{
+		client.Namespaces().Delete(w.ctx, w.namespace, metav1.DeleteOptions{}),
+		client.Pods(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}),
+		client.Nodes().DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=" + w.namespace}),
+	} {
+		if err != nil {
+			w.t.Log("cleaning up:", err)
+		}
+	}
 }
 
 // startScheduler starts a scheduler for this world alone: pods that are created from now on are for it. The default
@@ -189,17 +195,28 @@ type podEdit func(*v1.PodTemplateSpec)
 
 // onlyOn lets a pod go to one of the groups only.
 func onlyOn(group string) podEdit {
+	return func(pod *v1.PodTemplateSpec) {
+		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{nodesOf(group)}},
+		}}
+	}
+}
+
+// preferably has a pod prefer one of the groups, less than its policy may prefer the other.
+func preferably(group string) podEdit {
+	return func(pod *v1.PodTemplateSpec) {
+		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{Weight: 100, Preference: nodesOf(group)}},
+		}}
+	}
+}
+
+func nodesOf(group string) v1.NodeSelectorTerm {
 	operator := v1.NodeSelectorOpExists
 	if group == "o" {
 		operator = v1.NodeSelectorOpDoesNotExist
 	}
-	return func(pod *v1.PodTemplateSpec) {
-		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-				MatchExpressions: []v1.NodeSelectorRequirement{{Key: "pool", Operator: operator}},
-			}}},
-		}}
-	}
+	return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "pool", Operator: operator}}}
 }
 
 // template is a pod of the given application. It can go to the world's own nodes only.
@@ -459,7 +476,7 @@ func (w *world) requireAgreement() {
 // tests are going on in the same cluster, there may be some.
 func (w *world) requireNoDrift() {
 	w.t.Helper()
-	before := w.counter("scheduler_placement_policy_comparisons_total", nil)
+	before := w.metric("scheduler_placement_policy_comparisons_total", nil)
 	w.eventually(func(c *assert.CollectT) {
 		w.scheduler.Signal(syscall.SIGUSR2)
 		metrics, err := w.metrics()
@@ -493,8 +510,8 @@ func (w *world) schedulerCounts() (map[string]counts, error) {
 	return all, nil
 }
 
-// counter returns the sum of the scheduler's counters of that name with these labels.
-func (w *world) counter(name string, want labels.Set) int {
+// metric returns the sum of the series of that name that the scheduler serves with these labels.
+func (w *world) metric(name string, want labels.Set) int {
 	w.t.Helper()
 	metrics, err := w.metrics()
 	require.NoError(w.t, err)

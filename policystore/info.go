@@ -50,7 +50,7 @@ type Cohort struct {
 	// on a node that is not known.
 	Managed, Other int
 	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the
-	// numbers they are live: they go on with the store.
+	// numbers they are live: they go on with the store, until no pod of the cohort qualifies.
 	QualifyingPods, ManagedPods SetReader[types.UID]
 }
 

@@ -145,10 +145,10 @@ func (s *Store) RemovePod(pod *v1.Pod) {
 	s.update(func(st *state) { st.removePod(uidOf(pod)) })
 }
 
-// AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until the
-// API server shows the pod bound or gone. It may be called before AddPod, and again for another node. If the pod's policy is
-// Strict and the node's group holds all the pods that it is meant for, the error is a [*QuotaError] and nothing changes;
-// check and reservation are one step, so that of two pods only one gets the last place.
+// AssumePod reserves a node, whose name must not be empty, for a pod: from now on the pod counts as placed there, until
+// [Store.ForgetPod], or until the API server shows the pod bound or gone. It may be called before AddPod, and again for
+// another node. If the pod's policy is Strict and the node's group holds all the pods that are meant for it, the error is a
+// [*QuotaError] and nothing changes; check and reservation are one step, so that of two pods only one gets the last place.
 func (s *Store) AssumePod(pod *v1.Pod, nodeName string) (err error) {
 	s.update(func(st *state) { err = st.assumePod(pod, nodeName) })
 	return err

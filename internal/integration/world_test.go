@@ -9,12 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -70,6 +66,7 @@ func newWorldIn(t *testing.T, c *cluster) *world {
 	w.namespace = ns.Name
 	t.Cleanup(cancel)
 	t.Cleanup(w.remove)
+	t.Cleanup(w.explain)
 	t.Cleanup(w.finish)
 	w.eventually(func(c *assert.CollectT) { // without it no pod can be created
 		_, err := w.Client().CoreV1().ServiceAccounts(w.namespace).Get(ctx, "default", metav1.GetOptions{})
@@ -78,12 +75,16 @@ func newWorldIn(t *testing.T, c *cluster) *world {
 	return w
 }
 
-// finish checks that the scheduler knows where all pods are, and tells what it was like if the test has failed.
+// finish checks that the scheduler knows where all pods are.
 func (w *world) finish() {
 	if !w.t.Failed() && w.scheduler != nil {
 		w.requireAgreement()
 		w.requireNoDrift()
 	}
+}
+
+// explain tells, if the test has failed, what it was like in the end.
+func (w *world) explain() {
 	if !w.t.Failed() {
 		return
 	}
@@ -437,123 +438,6 @@ spec: %s
 func (w *world) deletePolicy(name string) {
 	w.t.Helper()
 	require.NoError(w.t, w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}))
-}
-
-// Counts
-
-// requireSplit waits until all pods that the policy governs are placed, so many in its target group and in the other.
-// That the scheduler counts as many is checked too.
-func (w *world) requireSplit(policy string, managed, other int) {
-	w.t.Helper()
-	w.requireCounts(policy, managed+other, managed, other)
-}
-
-// requireCounts waits until so many pods qualify, and are placed in the policy's target group and in the other.
-func (w *world) requireCounts(policy string, qualifying, managed, other int) {
-	w.t.Helper()
-	w.eventually(func(c *assert.CollectT) {
-		recounted, err := w.recount()
-		require.NoError(c, err)
-		got := recounted[policy]
-		require.Equal(c, counts{Qualifying: qualifying, Managed: managed, Other: other, Target: got.Target}, got)
-	})
-	w.requireAgreement()
-}
-
-// requireAgreement waits until the scheduler's counts of all policies are those of the API server.
-func (w *world) requireAgreement() {
-	w.t.Helper()
-	w.eventually(func(c *assert.CollectT) {
-		want, err := w.recount()
-		require.NoError(c, err)
-		got, err := w.schedulerCounts()
-		require.NoError(c, err)
-		assert.Equal(c, want, got, "counts from the API server, and the scheduler's")
-	})
-}
-
-// requireNoDrift has the scheduler compare its store with its informers' caches, until it finds no difference: while other
-// tests are going on in the same cluster, there may be some.
-func (w *world) requireNoDrift() {
-	w.t.Helper()
-	before := w.metric("scheduler_placement_policy_comparisons_total", nil)
-	w.eventually(func(c *assert.CollectT) {
-		w.scheduler.Signal(syscall.SIGUSR2)
-		metrics, err := w.metrics()
-		require.NoError(c, err)
-		require.Greater(c, metrics["scheduler_placement_policy_comparisons_total"][0].value, float64(before))
-		require.Zero(c, metrics["scheduler_placement_policy_comparer_differences"][0].value, "differences, which the scheduler logs")
-	})
-}
-
-// schedulerCounts returns the counts of all policies in the scheduler's metrics.
-func (w *world) schedulerCounts() (map[string]counts, error) {
-	metrics, err := w.metrics()
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]counts{}
-	for name, field := range map[string]func(*counts) *int{
-		"qualifying": func(c *counts) *int { return &c.Qualifying },
-		"managed":    func(c *counts) *int { return &c.Managed },
-		"other":      func(c *counts) *int { return &c.Other },
-		"target":     func(c *counts) *int { return &c.Target },
-	} {
-		for _, s := range metrics["scheduler_placement_policy_"+name+"_pods"] {
-			if s.labels["namespace"] == w.namespace {
-				c := all[s.labels["policy"]]
-				*field(&c) = int(s.value)
-				all[s.labels["policy"]] = c
-			}
-		}
-	}
-	return all, nil
-}
-
-// metric returns the sum of the series of that name that the scheduler serves with these labels.
-func (w *world) metric(name string, want labels.Set) int {
-	w.t.Helper()
-	metrics, err := w.metrics()
-	require.NoError(w.t, err)
-	sum := 0.0
-	for _, s := range metrics[name] {
-		if want.AsSelector().Matches(labels.Set(s.labels)) {
-			sum += s.value
-		}
-	}
-	return int(sum)
-}
-
-// sample is one series of a metric that the scheduler serves.
-type sample struct {
-	labels map[string]string
-	value  float64
-}
-
-// metrics returns the counters and gauges that the scheduler serves, by name.
-func (w *world) metrics() (map[string][]sample, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, waitTimeout)
-	defer cancel()
-	body, err := w.scheduler.Get(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	metrics := map[string][]sample{}
-	for name, family := range families {
-		for _, metric := range family.GetMetric() {
-			s := sample{labels: map[string]string{}, value: metric.GetGauge().GetValue() + metric.GetCounter().GetValue()}
-			for _, pair := range metric.GetLabel() {
-				s.labels[pair.GetName()] = pair.GetValue()
-			}
-			metrics[name] = append(metrics[name], s)
-		}
-	}
-	return metrics, nil
 }
 
 func toJSON(t testing.TB, manifest string) []byte {

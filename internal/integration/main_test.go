@@ -1,6 +1,11 @@
 // Package integration tests the plugin in a real scheduler on a real control plane: etcd, kube-apiserver, kube-controller-manager,
 // and kwok in place of the kubelets. The tests know of the scheduler only what an operator can see: where the API server
 // shows the pods, events, conditions, and the scheduler's metrics.
+//
+// Two of them can be made to take longer, to find what is rare:
+//
+//	go test ./internal/integration -run TestSoak -soak 10m -timeout 20m
+//	go test ./internal/integration -run TestKilled -kills 20 -burst 500 -timeout 30m
 package integration
 
 import (

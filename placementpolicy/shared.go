@@ -121,7 +121,7 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 // checkResource makes sure that placement policies can be listed: otherwise every pod would wait for them in vain.
 func checkResource(ctx context.Context, client dynamic.Interface) error {
 	logger := klog.FromContext(ctx)
-	var lastErr error
+	var unanswered error // the first one: the last may only say that there was no time for another request
 	err := wait.PollUntilContextTimeout(ctx, time.Second, resourceTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
 		switch {
@@ -135,11 +135,13 @@ func checkResource(ctx context.Context, client dynamic.Interface) error {
 				v1alpha1.Resource().GroupResource(), err)
 		}
 		logger.Info("Waiting for the API server to list placement policies", "err", err)
-		lastErr = err
+		if unanswered == nil {
+			unanswered = err
+		}
 		return false, nil
 	})
-	if wait.Interrupted(err) && lastErr != nil {
-		return fmt.Errorf("waiting for the API server to list placement policies: %w", lastErr)
+	if wait.Interrupted(err) && unanswered != nil {
+		return fmt.Errorf("waiting for the API server to list placement policies: %w", unanswered)
 	}
 	return err
 }
@@ -160,7 +162,7 @@ func (s *shared) waitForSync(ctx context.Context) error {
 	if s.synced() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.FromContext(ctx).V(2)), syncTimeout)
 	defer cancel()
 	if !cache.WaitFor(ctx, "placement policies, pods, nodes and workloads", s.handlers...) {
 		return fmt.Errorf("waiting for placement policies, pods, nodes and workloads to be loaded: %w", context.Cause(ctx))

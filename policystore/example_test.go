@@ -44,3 +44,34 @@ func Example() {
 	// web-3 goes to the other group
 	// web-4 goes to the target group
 }
+
+// A program that shows or exports what the policies have reached reads it off the store, by policy and by cohort.
+func ExampleStore_Policy() {
+	s := policystore.New()
+	key := types.NamespacedName{Namespace: "default", Name: "web-on-spot"}
+	if err := s.SetPolicy(policystore.Policy{
+		NamespacedName: key,
+		PodSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		NodeSelector:   &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}},
+		TargetSize:     new(intstr.FromInt32(1)),
+	}); err != nil {
+		panic(err)
+	}
+	s.AddNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "od-1"}})
+	for i, node := range []string{"od-1", ""} { // the second one is pending
+		s.AddPod(&v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprint("web-", i),
+				Labels: map[string]string{"app": "web", "pod-template-hash": "5d8f"},
+			},
+			Spec: v1.PodSpec{NodeName: node},
+		})
+	}
+
+	info, _ := s.Policy(key)
+	for _, c := range info.Cohorts {
+		fmt.Printf("%v: %d qualify, %d managed, %d other, target %d\n", c.Labels, c.Qualifying, c.Managed, c.Other, c.Target)
+	}
+	// Output:
+	// map[pod-template-hash:5d8f]: 2 qualify, 0 managed, 1 other, target 1
+}

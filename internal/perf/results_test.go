@@ -67,20 +67,17 @@ func (rs *results) ratio(runs []*run, baseline string) string {
 	return summary(runs, "%.2f", func(r *run) float64 { return r.throughput() / base[r.Repetition-1].throughput() })
 }
 
-// printTimes writes how long the plugin took at each extension point in the average cycle, without the cost of the clock.
+// printTimes writes how long the plugin took at each extension point in the average cycle, without the cost of the clock: by the
+// medians of the runs' median calls, and by the sum of all calls.
 func printTimes(out io.Writer, runs []*run, clock float64) {
 	var c cycles
 	for _, r := range runs {
 		c.count += r.cycles.count
 		c.duration += r.cycles.duration
 	}
-	t := newTable(out, "extension point", "calls a cycle", "a call", "in a cycle", "of the cycle")
-	row := func(name string, count, nanoseconds float64) {
-		cycle := nanoseconds / float64(c.count)
-		t.row(name, fmt.Sprintf("%.1f", count/float64(c.count)), fmt.Sprintf("%.0f ns", nanoseconds/max(1, count)),
-			fmt.Sprintf("%.1f µs", cycle/1000), fmt.Sprintf("%.2f %%", 100*cycle/float64(c.mean())))
-	}
-	var allCount, all float64
+	cycle := float64(c.mean())
+	t := newTable(out, "extension point", "calls a cycle", "median call", "in a cycle", "of the cycle", "all calls added up")
+	var allCalls, allMedian, allSum float64
 	for _, point := range []struct {
 		name  string
 		calls func(*times) *calls
@@ -91,18 +88,25 @@ func printTimes(out io.Writer, runs []*run, clock float64) {
 		{"Score", func(t *times) *calls { return &t.score }},
 		{"Reserve", func(t *times) *calls { return &t.reserve }},
 	} {
-		var count, nanoseconds float64
-		for _, r := range runs {
+		var count, sum float64
+		medians := make([]float64, len(runs))
+		for i, r := range runs {
 			calls := point.calls(&r.times)
 			count += float64(calls.count.Load())
-			nanoseconds += float64(calls.nanoseconds.Load())
+			sum += float64(calls.nanoseconds.Load())
+			medians[i] = max(0, calls.median()-clock)
 		}
-		nanoseconds = max(0, nanoseconds-count*clock)
-		row(point.name, count, nanoseconds)
-		allCount += count
-		all += nanoseconds
+		perCycle := count / float64(c.count)
+		sum = max(0, sum-count*clock) / float64(c.count)
+		call := median(medians)
+		t.row(point.name, fmt.Sprintf("%.1f", perCycle), fmt.Sprintf("%.0f ns", call), fmt.Sprintf("%.1f µs", perCycle*call/1000),
+			fmt.Sprintf("%.2f %%", 100*perCycle*call/cycle), fmt.Sprintf("%.2f %%", 100*sum/cycle))
+		allCalls += perCycle
+		allMedian += perCycle * call
+		allSum += sum
 	}
-	row("all", allCount, all)
+	t.row("all", fmt.Sprintf("%.1f", allCalls), "", fmt.Sprintf("%.1f µs", allMedian/1000),
+		fmt.Sprintf("%.2f %%", 100*allMedian/cycle), fmt.Sprintf("%.2f %%", 100*allSum/cycle))
 	t.flush()
 	fmt.Fprintf(out, "\nThe average cycle took %s from PreFilter to Score. %.0f ns for the clock are taken off each call.\n",
 		c.mean().Round(time.Microsecond), clock)

@@ -50,18 +50,21 @@ func summary(runs []*run, format string, measured func(*run) float64) string {
 	for i, r := range runs {
 		values[i] = measured(r)
 	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	median := values[middle]
-	if len(values)%2 == 0 {
-		median = (values[middle-1] + values[middle]) / 2
-	}
-	text := fmt.Sprintf(format, median)
+	text := fmt.Sprintf(format, median(values))
 	if len(values) > 1 {
 		number, _, _ := strings.Cut(format, " ")
-		text += fmt.Sprintf(" ("+number+".."+number+")", values[0], values[len(values)-1])
+		text += fmt.Sprintf(" ("+number+".."+number+")", slices.Min(values), slices.Max(values))
 	}
 	return text
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
 }
 
 func TestSummary(t *testing.T) {

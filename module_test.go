@@ -66,6 +66,43 @@ func TestEmbedding(t *testing.T) {
 	}
 }
 
+// TestOlderKubernetes builds each package in modules that are held at the first of older releases of Kubernetes, as a scheduler
+// distribution of that release holds its own. What builds there must be what the README's table says.
+func TestOlderKubernetes(t *testing.T) {
+	root, err := os.Getwd()
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var gomod struct {
+		Replace []struct{ Old struct{ Path string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(run(t, ".", "go", "mod", "edit", "-json")), &gomod))
+	t.Setenv("GOFLAGS", "-mod=mod")
+	t.Setenv("GOWORK", "off")
+
+	builds := func(pkg, version string) string {
+		dir := t.TempDir()
+		mod := "module example.com/embedder\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
+		for _, r := range gomod.Replace {
+			mod += "\nreplace " + r.Old.Path + " => " + r.Old.Path + " " + version + "\n"
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nimport _ \""+module+"/"+pkg+"\"\n\nfunc main() {}\n"), 0o600))
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-e", "-o", os.DevNull, ".") // -e: all errors
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return "yes"
+		}
+		require.Contains(t, string(out), "undefined: cache.TypedResourceEventHandlerFuncs", "%s at %s fails to build for another reason than the README gives", pkg, version)
+		return "no"
+	}
+	for _, pkg := range []string{"labelselector", "policystore", "placementpolicy/v1alpha1", "placementpolicy"} {
+		row := "| `" + pkg + "` | " + builds(pkg, "v0.35.0") + " | " + builds(pkg, "v0.36.0") + " | yes |"
+		assert.Contains(t, string(readme), row, "mend the README's table of Kubernetes releases")
+	}
+}
+
 // TestKubernetesVersions holds every module at the version that this release of Kubernetes was tested with.
 func TestKubernetesVersions(t *testing.T) {
 	kubernetes := strings.Fields(run(t, ".", "go", "list", "-m", "-f", "{{.Version}} {{.GoMod}}", "k8s.io/kubernetes"))

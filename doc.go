@@ -7,6 +7,6 @@
 //   - placementpolicy/v1alpha1 has the PlacementPolicy API: types, defaults, and the CustomResourceDefinition.
 //   - placementpolicy is the kube-scheduler plugin, a thin layer over policystore. It does not import k8s.io/kubernetes, so it
 //     compiles in any scheduler distribution.
-//   - examples has a custom scheduler, a quickstart that shows it at work on a control plane of its own, a simulator that
-//     needs no cluster, and manifests.
+//   - examples has a custom scheduler, one with plugins of its own beside this one, a quickstart that shows it at work on a
+//     control plane of its own, a simulator that needs no cluster, manifests, and the documentation for operators.
 package schedulerplugin

@@ -16,6 +16,8 @@ type PolicyInfo struct {
 	Err error
 	// Cohorts are the cohorts with at least one qualifying pod, in the order of their labels.
 	Cohorts []Cohort
+	// OverruledBy has how many pods the policy selects, but another one governs, active or not, by that other policy.
+	OverruledBy map[types.NamespacedName]int
 
 	spec *compiledPolicy
 }
@@ -60,6 +62,12 @@ func (p *policy) info() PolicyInfo {
 		return info
 	}
 	info.Policy = p.spec.Policy
+	if len(p.overruledBy) > 0 {
+		info.OverruledBy = make(map[types.NamespacedName]int, len(p.overruledBy))
+		for by, pods := range p.overruledBy {
+			info.OverruledBy[by.key] = pods
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(p.cohorts)) {
 		c := p.cohorts[key]
 		size := c.size()

@@ -77,7 +77,7 @@ func storeView(s *Store, key types.NamespacedName) string {
 		cohorts = append(cohorts, view)
 	}
 	slices.Sort(cohorts)
-	return strings.Join(cohorts, "\n")
+	return strings.Join(append(cohorts, overruledView(info.OverruledBy)), "\n")
 }
 
 func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {

@@ -361,7 +361,7 @@ func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
 	return group != NoGroup && !o.decide(pod).allows(group)
 }
 
-// view is what PolicyInfo must say of a policy: a line for each cohort.
+// view is what PolicyInfo must say of a policy: a line for each cohort, and one for the policies that overrule it.
 func (o *oracle) view(key types.NamespacedName) string {
 	p, ok := o.policies[key]
 	switch {
@@ -388,8 +388,21 @@ func (o *oracle) view(key types.NamespacedName) string {
 		cohorts = append(cohorts, viewOf(cohort, qualifying, n, p.target(n), in[Target], len(in[Other])))
 	}
 	slices.Sort(cohorts)
-	return strings.Join(slices.Compact(cohorts), "\n")
+	return strings.Join(append(slices.Compact(cohorts), overruledView(o.overruledBy(p))), "\n")
 }
+
+// overruledBy returns how many pods the policy selects, but another one governs, by that one.
+func (o *oracle) overruledBy(p oraclePolicy) map[types.NamespacedName]int {
+	by := map[types.NamespacedName]int{}
+	for _, pod := range o.pods {
+		if governing, _ := o.governing(pod); p.selects(pod) && governing.NamespacedName != p.NamespacedName {
+			by[governing.NamespacedName]++
+		}
+	}
+	return by
+}
+
+func overruledView(by map[types.NamespacedName]int) string { return fmt.Sprintf("overruled by %v", by) }
 
 func viewOf(cohort map[string]string, qualifying []types.UID, size, target int, managed []types.UID, other int) string {
 	slices.Sort(qualifying)

@@ -15,6 +15,8 @@ type policy struct {
 	spec    *compiledPolicy
 	err     error
 	cohorts map[string]*cohort // by cohort key; none without qualifying pods
+	// overruledBy has how many pods the policy selects, but another one governs, by that one; no zeros.
+	overruledBy map[*policy]int
 }
 
 // namespace holds what only pods and policies of one namespace share.
@@ -51,7 +53,7 @@ func (l *labelSet) governing() *policy {
 func (s *state) setPolicy(key types.NamespacedName, spec *compiledPolicy, err error) {
 	pol := s.policies[key]
 	if pol == nil {
-		pol = &policy{key: key, cohorts: map[string]*cohort{}}
+		pol = &policy{key: key, cohorts: map[string]*cohort{}, overruledBy: map[*policy]int{}}
 		s.policies[key] = pol
 	}
 	old := pol.spec
@@ -83,12 +85,18 @@ func (s *state) regroup(pol *policy) {
 		ns.index.Set(pol, pol.spec.podSelector)
 	}
 	for _, l := range ns.labelSets {
+		selected, selects := slices.Contains(l.selectedBy, pol), pol.spec != nil && pol.spec.podSelector.Matches(l.labels)
+		if !selected && !selects {
+			continue
+		}
 		was := l.governing()
+		s.countOverruled(l, -len(l.pods))
 		l.selectedBy = slices.DeleteFunc(l.selectedBy, func(o *policy) bool { return o == pol })
-		if pol.spec != nil && pol.spec.podSelector.Matches(l.labels) {
+		if selects {
 			i, _ := slices.BinarySearchFunc(l.selectedBy, pol, comparePolicies)
 			l.selectedBy = slices.Insert(l.selectedBy, i, pol)
 		}
+		s.countOverruled(l, +len(l.pods))
 		if was == pol || l.governing() == pol {
 			l.setCohortKey()
 			for _, p := range l.pods {
@@ -97,6 +105,17 @@ func (s *state) regroup(pol *policy) {
 		}
 	}
 	s.tidyNamespace(ns)
+}
+
+// countOverruled counts pods, n more or fewer, that have the labels and are governed by only one of the policies that select them.
+func (s *state) countOverruled(l *labelSet, n int) {
+	for i := 1; i < len(l.selectedBy); i++ {
+		pol, by := l.selectedBy[i], l.selectedBy[0]
+		if pol.overruledBy[by] += n; pol.overruledBy[by] == 0 {
+			delete(pol.overruledBy, by)
+		}
+		s.touch(pol)
+	}
 }
 
 func comparePolicies(a, b *policy) int { return compareRank(a.spec, b.spec) }
@@ -144,6 +163,7 @@ func (s *state) labelSetFor(obj *v1.Pod) *labelSet {
 // setLabelSet lists the pod under the label set, which nil takes away. It leaves the contribution to settle.
 func (s *state) setLabelSet(p *pod, l *labelSet) {
 	if old := p.labelSet; old != nil {
+		s.countOverruled(old, -1)
 		old.pods = swapRemove(old.pods, p.labelSetIndex, func(moved *pod) { moved.labelSetIndex = p.labelSetIndex })
 		if len(old.pods) == 0 {
 			delete(old.namespace.labelSets, old.key)
@@ -152,6 +172,7 @@ func (s *state) setLabelSet(p *pod, l *labelSet) {
 	}
 	p.labelSet = l
 	if l != nil {
+		s.countOverruled(l, +1)
 		p.labelSetIndex = len(l.pods)
 		l.pods = append(l.pods, p)
 	}

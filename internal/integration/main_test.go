@@ -34,6 +34,7 @@ const schedulerUser = "system:serviceaccount:kube-system:placement-policy-schedu
 const defaultScheduler = "default-scheduler"
 
 func TestMain(m *testing.M) {
+	runKubectl()
 	controlplane.Main(func() *cobra.Command {
 		return app.NewSchedulerCommand(app.WithPlugin(placementpolicy.Name, placementpolicy.New))
 	})
@@ -87,8 +88,26 @@ var sharedCluster = sync.OnceValues(func() (*cluster, error) {
 	return c, err
 })
 
-// startCluster starts a control plane that ends with the tests. It lacks the CustomResourceDefinition and a scheduler.
+// startCluster starts a control plane with the permissions of the schedulers. It lacks the CustomResourceDefinition and a
+// scheduler.
 func startCluster(ctx context.Context) (*cluster, error) {
+	c, err := startEmptyCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rbac, err := examples.Files.ReadFile("deploy/rbac.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Apply(ctx, rbac); err != nil {
+		return nil, err
+	}
+	c.kubeconfig, err = c.ServiceAccountKubeconfig(ctx, "kube-system", "placement-policy-scheduler")
+	return c, err
+}
+
+// startEmptyCluster starts a control plane that ends with the tests.
+func startEmptyCluster(ctx context.Context) (*cluster, error) {
 	cp, err := controlplane.Start(ctx, controlplane.Options{
 		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"},
 	})
@@ -99,15 +118,7 @@ func startCluster(ctx context.Context) (*cluster, error) {
 	clustersMu.Lock()
 	clusters = append(clusters, c)
 	clustersMu.Unlock()
-	rbac, err := examples.Files.ReadFile("deploy/rbac.yaml")
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Apply(ctx, rbac); err != nil {
-		return nil, err
-	}
-	c.kubeconfig, err = c.ServiceAccountKubeconfig(ctx, "kube-system", "placement-policy-scheduler")
-	return c, err
+	return c, nil
 }
 
 type schedulerOptions = controlplane.SchedulerOptions

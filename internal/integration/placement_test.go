@@ -84,7 +84,10 @@ func TestB9PodsThatFitOnlyInOneGroupLeaveTheOtherToTheRest(t *testing.T) {
 	w.addNodes("m1 o1")
 	w.setPolicy("web", policySpec("Strict", "Must", "40%", "matchLabelKeys: []"))
 	w.createPods("gpu", 4, onlyOn("o"))
-	w.createPods("any", 6)
+	w.requireCounts("web", 4, 0, 3) // of 4 pods, 1 belongs on m1: so the last one waits
+	w.createPods("any", 2)
+	w.requireSplit("web", 2, 4)
+	w.createPods("more", 4)
 	w.requireSplit("web", 4, 6)
 }
 

@@ -51,15 +51,18 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if err := pl.waitForSync(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	pl.wakeup.remove(pod.UID)
 	decision, governed := pl.store.Decide(pod)
+	s := newPreFilterState(decision)
+	evicting := false
+	if governed && state.IsPodGroupSchedulingCycle() {
+		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
+		s.decision, evicting = pl.withoutEvicted(decision)
+	}
+	if !evicting { // else the pod is not tried, and goes on waiting for the pods to be gone
+		pl.wakeup.remove(pod.UID)
+	}
 	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	s := newPreFilterState(decision)
-	if state.IsPodGroupSchedulingCycle() {
-		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
-		s.decision = pl.withoutEvicted(decision)
 	}
 	state.Write(preFilterStateKey, s)
 	return nil, nil

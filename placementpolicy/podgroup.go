@@ -36,9 +36,9 @@ func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) p
 	return decision
 }
 
-// withoutEvicted returns the decision without the pods that the scheduler has taken out of its snapshot: it tries in this way whether
-// a pod group could be placed after an eviction, and does not tell plugins of it.
-func (pl *Plugin) withoutEvicted(decision policystore.Decision) policystore.Decision {
+// withoutEvicted returns the decision without the pods that the scheduler has taken out of its snapshot, and whether there
+// are any: it tries in this way whether a pod group could be placed after an eviction, and does not tell plugins of it.
+func (pl *Plugin) withoutEvicted(decision policystore.Decision) (_ policystore.Decision, evicting bool) {
 	for uid, nodeName := range pl.store.LowerPriority(decision) {
 		node, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 		if err != nil {
@@ -47,7 +47,8 @@ func (pl *Plugin) withoutEvicted(decision policystore.Decision) policystore.Deci
 		there := slices.ContainsFunc(node.GetPods(), func(info fwk.PodInfo) bool { return info.GetPod().UID == uid })
 		if !there {
 			decision = pl.store.WithoutPod(decision, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+			evicting = true
 		}
 	}
-	return decision
+	return decision, evicting
 }

@@ -28,7 +28,9 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	pl.wakeup.remove(pod.UID)
+	if !state.IsPodGroupSchedulingCycle() { // else it may be a simulation
+		pl.wakeup.remove(pod.UID)
+	}
 	return nil
 }
 

@@ -148,15 +148,16 @@ func (w *wakeup) policyChanged(policy types.NamespacedName) {
 	}
 }
 
-// activate activates those of the policy's waiting pods that are let in where they were kept out.
+// activate activates those of the policy's waiting pods that are let in where they were kept out. They are not struck off
+// the list before they are tried again: the scheduler lets a pod wait that is just evicting others, and counts on the
+// plugin that kept it out to activate it once the last of those is gone.
 func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
 	logger := klog.FromContext(ctx)
 	pods := map[string]*v1.Pod{}
 	w.mu.Lock()
-	for uid, waiting := range w.byPolicy[policy] {
+	for _, waiting := range w.byPolicy[policy] {
 		if waiting.yields || w.letsIn(waiting) {
 			pods[klog.KObj(waiting.pod).String()] = waiting.pod
-			w.removeLocked(uid)
 		}
 	}
 	w.mu.Unlock()

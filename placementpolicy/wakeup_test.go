@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
@@ -177,6 +178,20 @@ func TestABurstOfChangesWakesAPodOnce(t *testing.T) {
 	})
 }
 
+// A pod that is just evicting several others is held back by the scheduler's queue until the last of them is gone.
+func TestAPodThatIsNotTriedIsWokenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		pod := w.addPods(1)[0]
+		w.keepOut(pod)
+		w.addPods(4)
+		require.Equal(t, map[string]int{pod.Name: 1}, w.activated())
+		w.addPods(1)
+		assert.Equal(t, map[string]int{pod.Name: 1}, w.activated())
+	})
+}
+
 // The scheduler nominates a pod in memory first. Until the pod's event comes, the store does not count it.
 func TestAPodThatYieldsToANominatedPodIsWokenWhenThatOneIsPlaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,6 +237,30 @@ func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
 
 		w.setPolicy("web-on-spot", strict80)
 		assert.Equal(t, map[string]int{members[2].Name: 1}, w.activated())
+	})
+}
+
+// Whether a group could evict pods is tried out with a PreFilter that finds them gone from the snapshot.
+func TestAPodGroupThatEvictsIsWokenByThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
+		low := w.addPodsOn("m1", 1)[0]
+		high := webPod("high").Priority(1).Obj()
+		w.pods.set(high)
+		attempt := func(inSnapshot ...*v1.Pod) *fwk.Status {
+			w.handle.snapshot = cache.NewSnapshot(inSnapshot, []*v1.Node{spotNode("m1")})
+			state := framework.NewCycleState()
+			state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+			_, status := w.PreFilter(w.ctx, state, high, nil)
+			require.True(t, status.IsSuccess())
+			return w.Filter(w.ctx, state, high, w.nodeInfo("m1"))
+		}
+		require.False(t, attempt(low).IsSuccess())
+		require.True(t, attempt().IsSuccess())
+
+		w.pods.remove(low)
+		assert.Equal(t, map[string]int{high.Name: 1}, w.activated())
 	})
 }
 
@@ -275,13 +314,18 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 			w.bind(pod, "m1")
 			w.Filter(w.ctx, state, pod, w.nodeInfo("m1"))
 		}},
-		{"it is let in", func(w *world, pod *v1.Pod) { w.setPolicy("web-on-spot", bestEffort40); w.activated() }},
+		{"it is let in and tried again", func(w *world, pod *v1.Pod) {
+			w.setPolicy("web-on-spot", bestEffort40)
+			w.activated()
+			w.preFilter(pod)
+		}},
 		{"it is tried again, and kept out of nowhere", func(w *world, pod *v1.Pod) { w.filter(pod, "o1") }},
 		{"it is kept out by another policy, which is removed", func(w *world, pod *v1.Pod) {
 			w.setPolicy("heavier", `{enforcementMode: Strict, `+selectors+`, weight: 3, policy: {targetSize: 0}}`)
 			w.Filter(w.ctx, framework.NewCycleState(), pod, w.nodeInfo("m1"))
 			w.removePolicy("heavier")
 			w.activated()
+			w.preFilter(pod)
 		}},
 	}
 	for _, tt := range tests {

@@ -300,6 +300,7 @@ type fakeHandle struct {
 	factory  informers.SharedInformerFactory
 	config   *rest.Config
 	recorder fakeRecorder
+	snapshot fwk.SharedLister
 
 	mu          sync.Mutex
 	activations map[string]int // how often, by the pod's name
@@ -312,6 +313,7 @@ func newFakeHandle(factory informers.SharedInformerFactory, config *rest.Config)
 func (h *fakeHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 func (h *fakeHandle) KubeConfig() *rest.Config                               { return h.config }
 func (h *fakeHandle) EventRecorder() events.EventRecorderLogger              { return &h.recorder }
+func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister                 { return h.snapshot }
 func (h *fakeHandle) ProfileName() string                                    { return "default-scheduler" }
 
 func (h *fakeHandle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,18 +15,30 @@ import (
 )
 
 // FromUnstructured decodes one object of the API. It shares nothing with u. The error names a value of the wrong type; it
-// leaves values of the right type to [PlacementPolicy.ToPolicy], and ignores fields that this version does not know.
+// leaves values of the right type to [PlacementPolicy.ToPolicy], and ignores fields that this version does not know. A
+// status that cannot be decoded is left out: it says nothing of what is asked for.
 func FromUnstructured(u *unstructured.Unstructured) (*PlacementPolicy, error) {
+	object := maps.Clone(u.Object)
+	delete(object, "status")
 	p := &PlacementPolicy{}
-	// Not by runtime.DefaultUnstructuredConverter, which lets a number that is too large for its field wrap around.
-	data, err := json.Marshal(u.Object)
-	if err == nil {
-		err = json.Unmarshal(data, p)
-	}
-	if err != nil {
+	if err := decode(object, p); err != nil {
 		return nil, fmt.Errorf("decoding placement policy %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
+	if status, ok := u.Object["status"]; ok {
+		if err := decode(status, &p.Status); err != nil {
+			p.Status = PlacementPolicyStatus{}
+		}
+	}
 	return p, nil
+}
+
+// decode is not runtime.DefaultUnstructuredConverter, which lets a number that is too large for its field wrap around.
+func decode(object, into any) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
 }
 
 // ToPolicy converts p to the policy that a [policystore.Store] takes. What p leaves out gets the same defaults as an API

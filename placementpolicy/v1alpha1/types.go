@@ -36,10 +36,15 @@ const (
 // PlacementPolicy asks the scheduler to place a share of some pods on some nodes, such as 40% of the pods of an
 // application on spot nodes, and the rest on the other nodes.
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pp
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.enforcementMode`
 // +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.policy.action`
-// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.policy.targetSize`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.policy.targetSize`
+// +kubebuilder:printcolumn:name="Managed",type=integer,JSONPath=`.status.managedPods`
+// +kubebuilder:printcolumn:name="Target",type=integer,JSONPath=`.status.targetPods`
+// +kubebuilder:printcolumn:name="Qualifying",type=integer,JSONPath=`.status.qualifyingPods`
+// +kubebuilder:printcolumn:name="On-Target",type=string,JSONPath=`.status.conditions[?(@.type=="OnTarget")].status`
 // +kubebuilder:printcolumn:name="Weight",type=integer,JSONPath=`.spec.weight`,priority=1
 // +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.spec.podSelector`,priority=1
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodeSelector`,priority=1
@@ -52,6 +57,10 @@ type PlacementPolicy struct {
 	// spec says which pods are to be placed where.
 	// +required
 	Spec PlacementPolicySpec `json:"spec"`
+
+	// status says where the pods are, as the scheduler counts them. The scheduler writes it, within seconds.
+	// +optional
+	Status PlacementPolicyStatus `json:"status,omitzero"`
 }
 
 // PlacementPolicySpec says which pods are to be placed where.
@@ -117,6 +126,94 @@ type Policy struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[0-9]{1,2})%$')",message="write an integer of 0 or more, or a percentage from 0% to 100%, such as 40%"
 	TargetSize *intstr.IntOrString `json:"targetSize,omitempty"`
+}
+
+// MaxOffTargetCohorts is how many off-target cohorts a status lists at most.
+const MaxOffTargetCohorts = 10
+
+// Types of the conditions of a PlacementPolicy, and their reasons.
+const (
+	// ConditionAccepted is False if the spec is invalid: the policy then governs no pods until it is mended.
+	ConditionAccepted = "Accepted"
+	ReasonValid       = "Valid"
+	ReasonInvalid     = "Invalid"
+
+	// ConditionOnTarget is True if all cohorts have as many pods in the target group as belong there. It is Unknown if the
+	// spec is invalid.
+	ConditionOnTarget = "OnTarget"
+	ReasonOnTarget    = "OnTarget"
+	// ReasonPodsPending: pods are yet to be placed.
+	ReasonPodsPending = "PodsPending"
+	// ReasonNoRoom: pods wait because the group that is open to them has no room.
+	ReasonNoRoom = "NoRoom"
+	// ReasonDrift: all pods are placed, but not as they should be: after a scale-down, for example, after a change of the
+	// policy or of a node's labels, or because a BestEffort policy found no room. The next pods repair it.
+	ReasonDrift = "Drift"
+
+	// ConditionConflicted is True if the policy selects pods that another policy governs: a heavier one, say.
+	ConditionConflicted = "Conflicted"
+	ReasonOverruled     = "Overruled"
+	ReasonNoConflict    = "NoConflict"
+)
+
+// PlacementPolicyStatus says where the pods of a policy are.
+type PlacementPolicyStatus struct {
+	// observedGeneration is the metadata.generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// qualifyingPods is how many active pods the policy governs, pending ones too.
+	// +optional
+	QualifyingPods int32 `json:"qualifyingPods"`
+
+	// managedPods is how many of them are placed in the target group.
+	// +optional
+	ManagedPods int32 `json:"managedPods"`
+
+	// otherPods is how many of them are placed on other nodes.
+	// +optional
+	OtherPods int32 `json:"otherPods"`
+
+	// targetPods is how many of them belong in the target group.
+	// +optional
+	TargetPods int32 `json:"targetPods"`
+
+	// cohorts is how many cohorts there are: sets of pods, such as the revisions of a Deployment, that are held to
+	// policy.targetSize each by itself.
+	// +optional
+	Cohorts int32 `json:"cohorts"`
+
+	// offTargetCohorts are the cohorts, or the first of them, that have more or fewer pods in the target group than belong
+	// there. At most 10.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	OffTargetCohorts []CohortStatus `json:"offTargetCohorts,omitempty"`
+
+	// conditions are Accepted, OnTarget and Conflicted.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CohortStatus says where the pods of one cohort are.
+type CohortStatus struct {
+	// labels are the labels that the pods of the cohort agree on: those of matchLabelKeys that they have.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// qualifyingPods is how many active pods the cohort has, pending ones too.
+	QualifyingPods int32 `json:"qualifyingPods"`
+
+	// managedPods is how many of them are placed in the target group.
+	ManagedPods int32 `json:"managedPods"`
+
+	// otherPods is how many of them are placed on other nodes.
+	OtherPods int32 `json:"otherPods"`
+
+	// targetPods is how many of them belong in the target group.
+	TargetPods int32 `json:"targetPods"`
 }
 
 // PlacementPolicyList is a list of placement policies.

@@ -5,12 +5,16 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 
 // Reasons of the events on a PlacementPolicy.
@@ -18,6 +22,8 @@ const (
 	// ReasonInvalid: the policy is invalid and governs nothing. The API server refuses such policies, but may have
 	// stored them before its schema was as strict.
 	ReasonInvalid = "Invalid"
+	// ReasonConflicted: other policies govern pods that the policy selects.
+	ReasonConflicted = "Conflicted"
 	// ReasonNotFiltered: a profile schedules pods of a Strict policy without the plugin's Filter.
 	ReasonNotFiltered = "NotFiltered"
 )
@@ -43,6 +49,14 @@ func newReporter(recorder events.EventRecorder, policies cache.Store) *reporter 
 func (r *reporter) invalid(ctx context.Context, policy runtime.Object, key types.NamespacedName, err error) {
 	klog.FromContext(ctx).Error(err, "Ignoring invalid placement policy until it is mended", "placementPolicy", klog.KRef(key.Namespace, key.Name))
 	r.event(policy, ReasonInvalid, "Validating", "it governs no pods until it is mended: "+err.Error())
+}
+
+// conflict reports that other policies govern pods that the policy selects, if its conditions did not say so before.
+func (r *reporter) conflict(policy runtime.Object, before, now []metav1.Condition) {
+	then, conflicted := meta.FindStatusCondition(before, v1alpha1.ConditionConflicted), meta.FindStatusCondition(now, v1alpha1.ConditionConflicted)
+	if conflicted.Status == metav1.ConditionTrue && (then == nil || then.Status != metav1.ConditionTrue || then.Message != conflicted.Message) {
+		r.event(policy, ReasonConflicted, "Governing", conflicted.Message)
+	}
 }
 
 // notFiltered reports, once for each policy, that only the score points act for a Strict policy.

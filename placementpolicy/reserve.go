@@ -28,6 +28,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	pl.status.placing.Store(true)
 	if !state.IsPodGroupSchedulingCycle() { // else it may be a simulation
 		pl.wakeup.remove(pod.UID)
 	}

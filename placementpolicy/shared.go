@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -32,6 +33,7 @@ const (
 type shared struct {
 	store  *policystore.Store
 	wakeup *wakeup
+	status *statusWriter
 	report *reporter
 
 	// handlers are done when they have delivered everything that was there at the start. The scheduler waits for its
@@ -86,11 +88,16 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 	// Policies are read as unstructured objects: one that does not fit the type, stored before the schema was as strict
 	// as it is, must not hide the others.
 	policies := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	s, err := newShared(ctx, handle, policies, store)
+	updateStatus := func(ctx context.Context, policy *unstructured.Unstructured) error {
+		_, err := client.Resource(v1alpha1.Resource()).Namespace(policy.GetNamespace()).UpdateStatus(ctx, policy, metav1.UpdateOptions{})
+		return err
+	}
+	s, err := newShared(ctx, handle, policies, store, updateStatus)
 	if err != nil {
 		return nil, err
 	}
 	go s.wakeup.run(ctx)
+	go s.status.run(ctx)
 	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
 	// The scheduler records events from shortly before it starts its informers. Those on invalid policies must not come
 	// earlier, or nobody would see them.
@@ -104,17 +111,20 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 }
 
 // newShared makes the shared state and connects it to the informers.
-func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, store *policystore.Store) (*shared, error) {
+func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, store *policystore.Store,
+	updateStatus func(context.Context, *unstructured.Unstructured) error) (*shared, error) {
 	factory := handle.SharedInformerFactory()
 	s := &shared{
 		store:  store,
 		wakeup: newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
 		report: newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
+	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.count, s.report, updateStatus)
 	if err := s.addHandlers(ctx, factory, policies); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
+	context.AfterFunc(ctx, store.Subscribe(s.status.policyChanged))
 	return s, nil
 }
 

@@ -148,6 +148,13 @@ func (w *wakeup) policyChanged(policy types.NamespacedName) {
 	}
 }
 
+// count returns how many pods wait that the policy has kept out of a group.
+func (w *wakeup) count(policy types.NamespacedName) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byPolicy[policy])
+}
+
 // activate activates those of the policy's waiting pods that are let in where they were kept out. They are not struck off
 // the list before they are tried again: the scheduler lets a pod wait that is just evicting others, and counts on the
 // plugin that kept it out to activate it once the last of those is gone.

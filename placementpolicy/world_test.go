@@ -56,6 +56,22 @@ type world struct {
 	policies, nodes, pods, replicaSets, statefulSets, controllers *feed
 
 	added int // by addPods
+
+	refuseStatus error // what the API server answers
+	written      []*v1alpha1.PlacementPolicy
+}
+
+// updateStatus plays the API server.
+func (w *world) updateStatus(_ context.Context, policy *unstructured.Unstructured) error {
+	if w.refuseStatus != nil {
+		return w.refuseStatus
+	}
+	p, err := v1alpha1.FromUnstructured(policy)
+	require.NoError(w.t, err)
+	w.written = append(w.written, p)
+	policy.SetResourceVersion(fmt.Sprint(len(w.written)))
+	w.policies.set(policy)
+	return nil
 }
 
 func newWorld(t testing.TB) *world {
@@ -81,10 +97,11 @@ func newUnsyncedWorld(t testing.TB) *world {
 		factory.InformerFor(f.kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return f })
 	}
 	w.handle = newFakeHandle(factory, nil)
-	s, err := newShared(w.ctx, w.handle, w.policies, policystore.New())
+	s, err := newShared(w.ctx, w.handle, w.policies, policystore.New(), w.updateStatus)
 	require.NoError(t, err)
 	w.Plugin = &Plugin{shared: s, handle: w.handle}
 	go s.wakeup.run(w.ctx)
+	go s.status.run(w.ctx)
 
 	for _, name := range []string{"m1", "m2"} {
 		w.nodes.set(spotNode(name))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,10 +55,16 @@ func (w *world) tryKubectl(call invocation) (string, error) {
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithTimeout(w.ctx, waitTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, self, append([]string{"--namespace=" + w.namespace}, call.args...)...)
+	home := filepath.Join(w.Dir(), "kubectl-"+w.namespace) // for its caches and temporary files
+	require.NoError(w.t, os.MkdirAll(home, 0o700))
+	// The first file of those in KUBECONFIG that has a context decides.
+	config := filepath.Join(home, "config")
+	context := "contexts: [{name: controlplane, context: {cluster: controlplane, user: admin, namespace: " + w.namespace + "}}]"
+	require.NoError(w.t, os.WriteFile(config, []byte(context), 0o600))
+	command := exec.CommandContext(ctx, self, call.args...)
 	command.Args[0] = "kubectl"
-	home := filepath.Join(w.Dir(), "kubectl-"+w.namespace) // for its caches
-	command.Env = append(os.Environ(), kubectlEnv+"=1", "HOME="+home, "KUBECONFIG="+w.Kubeconfig(), "KUBE_EDITOR="+call.editor)
+	command.Env = append(os.Environ(), kubectlEnv+"=1", "HOME="+home, "TMPDIR="+home,
+		"KUBECONFIG="+config+":"+w.Kubeconfig(), "KUBE_EDITOR="+call.editor)
 	command.Stdin = bytes.NewReader(call.stdin)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -137,8 +144,14 @@ func TestKubectlEditAndPatch(t *testing.T) {
 	assert.Contains(t, said, "web edited")
 	w.scale("web", 20)
 	w.requireSplit("web", 12, 8)
-	_, err = edit("60%", "160%") // kubectl has the file edited again, which changes nothing, and gives up
-	require.ErrorContains(t, err, `spec.policy.targetSize: Invalid value: "160%"`+wantSize)
+	// kubectl has the file edited again, with what is wrong in it, and gives up, since the editor changes nothing more.
+	_, err = edit("60%", "160%")
+	require.ErrorContains(t, err, "no valid changes were saved")
+	kept := regexp.MustCompile(`stored to "(.+?)"`).FindStringSubmatch(err.Error())
+	require.NotNil(t, kept, err)
+	file, err := os.ReadFile(kept[1])
+	require.NoError(t, err)
+	assert.Contains(t, string(file), `spec.policy.targetSize: Invalid value: "160%"`+wantSize)
 	w.assertField("web", "policy.targetSize", "60%")
 
 	for _, tt := range []struct{ kind, patch, size, refused string }{

@@ -19,6 +19,8 @@ type preFilterState struct {
 	// taken is the decision as PreFilter took it, for the pod or for the first one of its pod group; decision is what
 	// AddPod and RemovePod have made of it.
 	taken, decision policystore.Decision
+	// open: the decision allows all groups, as for most pods. Nodes then need not be looked at.
+	open bool
 	// member: it is a cycle for a pod group.
 	member bool
 
@@ -33,16 +35,19 @@ type rejection struct {
 }
 
 func newPreFilterState(taken policystore.Decision) *preFilterState {
-	return &preFilterState{taken: taken, decision: taken}
+	s := &preFilterState{taken: taken}
+	s.change(taken)
+	return s
 }
 
 // Clone copies the decision, which AddPod and RemovePod change, but not the reasons, which follow from it.
 func (s *preFilterState) Clone() fwk.StateData {
-	return &preFilterState{taken: s.taken, decision: s.decision, member: s.member}
+	return &preFilterState{taken: s.taken, decision: s.decision, open: s.open, member: s.member}
 }
 
 func (s *preFilterState) change(decision policystore.Decision) {
 	s.decision = decision
+	s.open = decision.Allows(policystore.Target) && decision.Allows(policystore.Other)
 	s.target, s.other = rejection{}, rejection{}
 }
 
@@ -52,11 +57,14 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.AsStatus(err)
 	}
 	decision, governed := pl.store.Decide(pod)
+	countDecision(decision, governed)
 	s := newPreFilterState(decision)
 	evicting := false
 	if governed && state.IsPodGroupSchedulingCycle() {
 		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
-		s.decision, evicting = pl.withoutEvicted(decision)
+		var left policystore.Decision
+		left, evicting = pl.withoutEvicted(decision)
+		s.change(left)
 	}
 	if !evicting { // else the pod is not tried, and goes on waiting for the pods to be gone
 		pl.wakeup.remove(pod.UID)
@@ -109,6 +117,9 @@ func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	if err != nil {
 		return fwk.AsStatus(err)
+	}
+	if s.open {
+		return nil
 	}
 	group := s.decision.GroupOf(node.Node().Labels)
 	if s.decision.Allows(group) {

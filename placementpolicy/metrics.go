@@ -24,6 +24,52 @@ var notFiltered = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: stability,
 })
 
+// Outcomes of decisions, as PreFilter takes them, and of reservations.
+const (
+	ungoverned = "ungoverned"
+	open       = "open"
+	onlyTarget = "target"
+	onlyOther  = "other"
+
+	reserved = "reserved"
+	rejected = "rejected"
+)
+
+var (
+	decisions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: metricsPrefix + "decisions_total",
+		Help: "Number of decisions on pods to be scheduled, by outcome: ungoverned (by any policy), open (both groups of nodes), " +
+			"target or other (only that group).",
+		StabilityLevel: stability,
+	}, []string{"outcome"})
+	reservations = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: metricsPrefix + "reservations_total",
+		Help: "Number of nodes that were to be reserved for pods, by outcome: reserved, or rejected (another pod had taken the last place " +
+			"of a Strict policy meanwhile).",
+		StabilityLevel: stability,
+	}, []string{"outcome"})
+	reservationsUndone = metrics.NewCounter(&metrics.CounterOpts{
+		Name:           metricsPrefix + "reservations_undone_total",
+		Help:           "Number of reservations that were undone, because the pod could not be bound, or in the simulation for a pod group.",
+		StabilityLevel: stability,
+	})
+	// counters are the counters of decisions and reservations, by outcome, looked up once.
+	counters = map[string]metrics.CounterMetric{}
+)
+
+func countDecision(d policystore.Decision, governed bool) {
+	outcome := open
+	switch {
+	case !governed:
+		outcome = ungoverned
+	case !d.Allows(policystore.Other):
+		outcome = onlyTarget
+	case !d.Allows(policystore.Target):
+		outcome = onlyOther
+	}
+	counters[outcome].Inc()
+}
+
 // What Plugin.Compare has found when SIGUSR2 asked for it.
 var (
 	comparisons = metrics.NewCounter(&metrics.CounterOpts{
@@ -40,7 +86,13 @@ var (
 
 // registerMetrics adds the plugin's metrics to those that the scheduler serves.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(notFiltered, comparisons, comparerDifferences)
+	legacyregistry.MustRegister(decisions, reservations, reservationsUndone, notFiltered, comparisons, comparerDifferences)
+	for _, outcome := range []string{ungoverned, open, onlyTarget, onlyOther} {
+		counters[outcome] = decisions.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{reserved, rejected} {
+		counters[outcome] = reservations.WithLabelValues(outcome)
+	}
 	legacyregistry.CustomMustRegister(&policyCollector{})
 })
 

@@ -20,14 +20,17 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 			// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For
 			// a pod group it is a simulation, in which pods that the store counts may be gone.
 			pl.store.ForceAssumePod(pod, nodeName)
+			counters[reserved].Inc()
 			return nil
 		}
+		counters[rejected].Inc()
 		pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
 		return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 	}
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	counters[reserved].Inc()
 	pl.status.placing.Store(true)
 	if !state.IsPodGroupSchedulingCycle() { // else it may be a simulation
 		pl.wakeup.remove(pod.UID)
@@ -37,5 +40,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 
 // Unreserve ends the reservation. A pod that the API server has shown as bound stays counted.
 func (pl *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	pl.store.ForgetPod(pod)
+	if pl.store.ForgetPod(pod) {
+		reservationsUndone.Inc()
+	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -127,4 +129,40 @@ func TestUnreserve(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDecisionsAndReservationsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	value := func(counter metrics.CounterMetric) float64 {
+		v, err := testutil.GetCounterMetricValue(counter)
+		require.NoError(t, err)
+		return v
+	}
+	counted := func() map[string]float64 {
+		all := map[string]float64{"undone": value(reservationsUndone)}
+		for outcome, counter := range counters {
+			all[outcome] = value(counter)
+		}
+		return all
+	}
+	before := counted()
+
+	w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
+	w.preFilter(webPod("db").Label("app", "db").Obj())
+	pods := w.addPods(2)
+	first, _ := w.preFilter(pods[0])
+	second, _ := w.preFilter(pods[1])
+	require.True(t, w.Reserve(w.ctx, first, pods[0], "m1").IsSuccess())
+	require.False(t, w.Reserve(w.ctx, second, pods[1], "m1").IsSuccess())
+	w.preFilter(pods[1]) // only the other group is left
+	w.Unreserve(w.ctx, first, pods[0], "m1")
+	w.Unreserve(w.ctx, first, pods[0], "m1")
+	w.reserve(pods[1], "o1")
+	w.preFilter(pods[0])
+
+	after := counted()
+	for outcome := range after {
+		after[outcome] -= before[outcome]
+	}
+	assert.Equal(t, map[string]float64{"ungoverned": 1, "open": 3, "other": 1, "target": 1, "reserved": 2, "rejected": 1, "undone": 1}, after)
 }

@@ -7,8 +7,7 @@ import (
 // cohort is the qualifying pods that count together.
 type cohort struct {
 	policy     *policy
-	key        string
-	labels     sortedLabels
+	labels     flatLabels // that the pods agree on
 	qualifying Set[types.UID]
 	managed    Set[types.UID]
 	other      int
@@ -55,7 +54,7 @@ func (s *state) leaveCohort(p *pod) {
 		}
 	}
 	if c.qualifying.Len() == 0 {
-		delete(c.policy.cohorts, c.key)
+		delete(c.policy.cohorts, c.labels)
 	}
 	s.touch(c.policy)
 }
@@ -89,17 +88,16 @@ func (p *pod) setGroup(g Group) {
 
 // cohortFor returns the cohort of the pods with the given labels, which the policy governs.
 func (p *policy) cohortFor(l *labelSet) *cohort {
-	c := p.cohorts[l.cohortKey]
+	c := p.cohorts[l.cohortLabels]
 	if c == nil {
 		c = &cohort{
 			policy:    p,
-			key:       l.cohortKey,
-			labels:    l.labels.only(p.spec.MatchLabelKeys),
+			labels:    l.cohortLabels,
 			placed:    map[groupPriority]int{},
 			nominated: map[*pod]struct{}{},
 			workloads: map[*workload]int{},
 		}
-		p.cohorts[l.cohortKey] = c
+		p.cohorts[l.cohortLabels] = c
 	}
 	return c
 }

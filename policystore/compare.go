@@ -87,7 +87,7 @@ func (s *Store) Compare(cluster Cluster) []string {
 	return differences
 }
 
-func merged(a, b map[string]*cohort) map[string]*cohort {
+func merged(a, b map[flatLabels]*cohort) map[flatLabels]*cohort {
 	m := maps.Clone(a)
 	maps.Copy(m, b)
 	return m

@@ -13,7 +13,7 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	case p == nil:
 		f := factsOf(obj)
 		if pol = s.governingFor(obj); pol != nil {
-			c = pol.cohorts[sortLabels(obj.Labels).only(pol.spec.MatchLabelKeys).key()]
+			c = pol.cohorts[pick(obj.Labels, pol.spec.MatchLabelKeys)]
 		}
 		w, priority = s.workloads[f.workload], f.priority
 	case p.cohort != nil:
@@ -21,7 +21,7 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 		pol = c.policy
 	default:
 		if pol = p.labelSet.governing(); pol != nil {
-			c = pol.cohorts[p.labelSet.cohortKey]
+			c = pol.cohorts[p.labelSet.cohortLabels]
 		}
 		w, priority = p.workload, p.priority
 	}

@@ -1,85 +1,108 @@
 package policystore
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
 
-// sortedLabels is a label set as pairs in the order of their keys. It is immutable. It is a third of the size of a map,
-// and implements labels.Labels.
-type sortedLabels []labelPair
+// flatLabels is a label set in one string: key, 0, value, 0 for each label, in the order of the keys. No label contains a 0. So two
+// label sets are equal if and only if the strings are, and a label set is a third of the size of a map, shares nothing with
+// the object that it comes from, and lies in one place in memory. It implements labels.Labels.
+type flatLabels string
 
-type labelPair struct{ key, value string }
-
-func sortLabels(m map[string]string) sortedLabels {
-	l := make(sortedLabels, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		l = append(l, labelPair{k, m[k]})
+func flatten(m map[string]string) flatLabels {
+	keys := make([]string, 0, 16) // on the stack
+	for key := range m {
+		keys = append(keys, key)
 	}
-	return l
+	slices.Sort(keys)
+	return pick(m, keys)
+}
+
+// pick returns the labels of m with the given keys, which are sorted.
+func pick(m map[string]string, keys []string) flatLabels {
+	size := 0
+	for _, key := range keys {
+		if value, ok := m[key]; ok {
+			size += len(key) + len(value) + 2
+		}
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, key := range keys {
+		if value, ok := m[key]; ok {
+			appendLabel(&b, key, value)
+		}
+	}
+	return flatLabels(b.String())
+}
+
+func appendLabel(b *strings.Builder, key, value string) {
+	b.WriteString(key)
+	b.WriteByte(0)
+	b.WriteString(value)
+	b.WriteByte(0)
+}
+
+// next returns the first label and those that follow.
+func (l flatLabels) next() (key, value string, rest flatLabels) {
+	key, after, _ := strings.Cut(string(l), "\x00")
+	value, after, _ = strings.Cut(after, "\x00")
+	return key, value, flatLabels(after)
 }
 
 // Has implements labels.Labels.
-func (l sortedLabels) Has(key string) bool {
+func (l flatLabels) Has(key string) bool {
 	_, ok := l.Lookup(key)
 	return ok
 }
 
 // Get implements labels.Labels.
-func (l sortedLabels) Get(key string) string {
+func (l flatLabels) Get(key string) string {
 	value, _ := l.Lookup(key)
 	return value
 }
 
 // Lookup implements labels.Labels.
-func (l sortedLabels) Lookup(key string) (string, bool) {
-	i, ok := slices.BinarySearchFunc(l, key, func(p labelPair, key string) int { return strings.Compare(p.key, key) })
-	if !ok {
-		return "", false
-	}
-	return l[i].value, true
-}
-
-// only returns the pairs with the given keys, which are sorted.
-func (l sortedLabels) only(keys []string) sortedLabels {
-	var some sortedLabels
-	for _, key := range keys {
-		if value, ok := l.Lookup(key); ok {
-			some = append(some, labelPair{key, value})
+func (l flatLabels) Lookup(key string) (string, bool) {
+	for rest := l; rest != ""; {
+		var k, value string
+		if k, value, rest = rest.next(); k == key {
+			return value, true
 		}
 	}
-	return some
+	return "", false
 }
 
-// key returns a string that two label sets share if and only if they are equal.
-func (l sortedLabels) key() string {
+// only returns the labels with the given keys, which are sorted.
+func (l flatLabels) only(keys []string) flatLabels {
 	var b strings.Builder
-	for _, p := range l {
-		b.WriteString(p.key)
-		b.WriteByte(0) // in no label
-		b.WriteString(p.value)
-		b.WriteByte(0)
+	for _, key := range keys {
+		if value, ok := l.Lookup(key); ok {
+			appendLabel(&b, key, value)
+		}
 	}
-	return b.String()
+	return flatLabels(b.String())
 }
 
-func (l sortedLabels) equal(m map[string]string) bool {
-	if len(l) != len(m) {
-		return false
-	}
-	for _, p := range l {
-		if value, ok := m[p.key]; !ok || value != p.value {
+func (l flatLabels) equal(m map[string]string) bool {
+	n := 0
+	for rest := l; rest != ""; n++ {
+		var key, value string
+		key, value, rest = rest.next()
+		if v, ok := m[key]; !ok || v != value {
 			return false
 		}
 	}
-	return true
+	return n == len(m)
 }
 
-func (l sortedLabels) toMap() map[string]string {
-	m := make(map[string]string, len(l))
-	for _, p := range l {
-		m[p.key] = p.value
+func (l flatLabels) toMap() map[string]string {
+	m := map[string]string{}
+	for rest := l; rest != ""; {
+		var key, value string
+		key, value, rest = rest.next()
+		m[key] = value
 	}
 	return m
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestKeysOfDifferentLabelsDiffer(t *testing.T) {
-	seen := map[string]map[string]string{}
+	seen := map[flatLabels]map[string]string{}
 	for _, set := range []map[string]string{
 		nil,
 		{"": ""},
@@ -18,7 +18,7 @@ func TestKeysOfDifferentLabelsDiffer(t *testing.T) {
 		{"a": "b", "cd": ""},
 		{"a": "", "b": ""},
 	} {
-		key := sortLabels(set).key()
+		key := flatten(set)
 		assert.NotContains(t, seen, key, "%v has the key of %v", set, seen[key])
 		seen[key] = set
 	}

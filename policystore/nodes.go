@@ -8,7 +8,7 @@ import (
 type node struct {
 	name   string
 	known  bool
-	labels sortedLabels
+	labels flatLabels
 	pods   []*pod // placed here, at their nodeIndex
 }
 
@@ -38,7 +38,7 @@ func (s *state) hasNode(obj *v1.Node) bool {
 
 func (s *state) setNode(name string, labels map[string]string) {
 	n := s.nodeFor(name)
-	n.known, n.labels = true, sortLabels(labels)
+	n.known, n.labels = true, flatten(labels)
 	for _, p := range n.pods {
 		s.settle(p)
 	}
@@ -50,7 +50,7 @@ func (s *state) removeNode(name string) {
 	if n == nil {
 		return
 	}
-	n.known, n.labels = false, nil
+	n.known, n.labels = false, ""
 	for _, p := range n.pods {
 		s.settle(p)
 	}

@@ -173,7 +173,7 @@ func (x *tandem) checkInside() {
 		must(p.uid == uid && (p.seen || p.reserved != nil), "pod %s: nothing is known of it", uid)
 		l := p.labelSet
 		labelSetPods[l]++
-		must(st.namespaces[l.namespace.name] == l.namespace && l.namespace.labelSets[l.key] == l && l.pods[p.labelSetIndex] == p, "pod %s: labels", uid)
+		must(st.namespaces[l.namespace.name] == l.namespace && l.namespace.labelSets[l.labels] == l && l.pods[p.labelSetIndex] == p, "pod %s: labels", uid)
 		if n := p.placed; n != nil {
 			nodePods[n]++
 			must(st.nodes[n.name] == n && n.pods[p.nodeIndex] == p, "pod %s: node", uid)
@@ -183,7 +183,7 @@ func (x *tandem) checkInside() {
 			must(st.workloads[w.uid] == w, "pod %s: workload", uid)
 		}
 		if c := p.cohort; c != nil {
-			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.key] == c, "pod %s: cohort", uid)
+			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.labels] == c, "pod %s: cohort", uid)
 			want := cohorts[c]
 			if want == nil {
 				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]struct{}{}, workloads: map[*workload]int{}}
@@ -203,7 +203,7 @@ func (x *tandem) checkInside() {
 	for name, ns := range st.namespaces {
 		must(ns.index.Len() == valid[name], "namespace %s: %d policies in the index, want %d", name, ns.index.Len(), valid[name])
 		for key, l := range ns.labelSets {
-			must(l.key == key && len(l.pods) > 0 && len(l.pods) == labelSetPods[l], "labels %q: pods %v", key, l.pods)
+			must(l.labels == key && len(l.pods) > 0 && len(l.pods) == labelSetPods[l], "labels %q: pods %v", key, l.pods)
 			var got, want []types.NamespacedName
 			for _, p := range l.selectedBy {
 				got = append(got, p.key)
@@ -220,19 +220,19 @@ func (x *tandem) checkInside() {
 	for uid, w := range st.workloads {
 		must(w.pods == workloadPods[w], "workload %s: %d pods, want %d", uid, w.pods, workloadPods[w])
 		for c := range w.cohorts {
-			must(c.workloads[w] > 0 && cohorts[c] != nil, "workload %s: cohort %q", uid, c.key)
+			must(c.workloads[w] > 0 && cohorts[c] != nil, "workload %s: cohort %q", uid, c.labels)
 		}
 	}
 	for key, p := range st.policies {
 		for _, c := range p.cohorts {
 			want := cohorts[c]
-			must(want != nil, "policy %s: cohort %q has no pods", key, c.key)
+			must(want != nil, "policy %s: cohort %q has no pods", key, c.labels)
 			must(maps.Equal(c.workloads, want.workloads) && maps.Equal(c.placed, want.placed) && maps.Equal(c.nominated, want.nominated),
-				"policy %s: cohort %q: %v, want %v", key, c.key, c, want)
+				"policy %s: cohort %q: %v, want %v", key, c.labels, c, want)
 			for w := range c.workloads {
 				if w != nil {
 					_, ok := w.cohorts[c]
-					must(ok, "policy %s: cohort %q is not known to workload %s", key, c.key, w.uid)
+					must(ok, "policy %s: cohort %q is not known to workload %s", key, c.labels, w.uid)
 				}
 			}
 		}

@@ -143,16 +143,19 @@ func (s *state) reserve(obj *v1.Pod, nodeName string) {
 	}
 }
 
-func (s *state) forgetPod(uid types.UID) {
+func (s *state) forgetPod(uid types.UID) (reserved bool) {
 	p := s.pods[uid]
-	switch {
-	case p == nil:
-	case p.seen:
+	if p == nil {
+		return false
+	}
+	reserved = p.reserved != nil
+	if p.seen {
 		p.reserved = nil
 		s.settle(p)
-	default:
+	} else {
 		s.removePod(uid)
 	}
+	return reserved
 }
 
 // settle brings what the pod contributes in line with the facts.

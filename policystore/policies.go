@@ -14,7 +14,7 @@ type policy struct {
 	key     types.NamespacedName
 	spec    *compiledPolicy
 	err     error
-	cohorts map[string]*cohort // by cohort key; none without qualifying pods
+	cohorts map[flatLabels]*cohort // by the labels that tell them apart; none without qualifying pods
 	// overruledBy has how many pods the policy selects, but another one governs, by that one; no zeros.
 	overruledBy map[*policy]int
 }
@@ -24,21 +24,20 @@ type namespace struct {
 	name string
 	// index finds the valid policies that select a label set.
 	index labelselector.Index[*policy]
-	// labelSets are the distinct label sets of the namespace's pods, by their key.
-	labelSets map[string]*labelSet
+	// labelSets are the distinct label sets of the namespace's pods.
+	labelSets map[flatLabels]*labelSet
 }
 
 // labelSet is a set of labels that at least one pod has. Pods that agree on their labels share one, so that what
 // follows from labels is worked out once: the pods of a ReplicaSet, however many, have one labelSet.
 type labelSet struct {
 	namespace *namespace
-	key       string
-	labels    sortedLabels
+	labels    flatLabels
 	// selectedBy are the policies that select the pods, the governing one first.
 	selectedBy []*policy
-	// cohortKey tells the cohorts of the governing policy apart.
-	cohortKey string
-	pods      []*pod // at their labelSetIndex
+	// cohortLabels tell the cohorts of the governing policy apart.
+	cohortLabels flatLabels
+	pods         []*pod // at their labelSetIndex
 }
 
 // governing returns the policy that governs the pods with these labels, or nil.
@@ -53,7 +52,7 @@ func (l *labelSet) governing() *policy {
 func (s *state) setPolicy(key types.NamespacedName, spec *compiledPolicy, err error) {
 	pol := s.policies[key]
 	if pol == nil {
-		pol = &policy{key: key, cohorts: map[string]*cohort{}, overruledBy: map[*policy]int{}}
+		pol = &policy{key: key, cohorts: map[flatLabels]*cohort{}, overruledBy: map[*policy]int{}}
 		s.policies[key] = pol
 	}
 	old := pol.spec
@@ -98,7 +97,7 @@ func (s *state) regroup(pol *policy) {
 		}
 		s.countOverruled(l, +len(l.pods))
 		if was == pol || l.governing() == pol {
-			l.setCohortKey()
+			l.setCohortLabels()
 			for _, p := range l.pods {
 				s.settle(p)
 			}
@@ -120,17 +119,17 @@ func (s *state) countOverruled(l *labelSet, n int) {
 
 func comparePolicies(a, b *policy) int { return compareRank(a.spec, b.spec) }
 
-func (l *labelSet) setCohortKey() {
-	l.cohortKey = ""
+func (l *labelSet) setCohortLabels() {
+	l.cohortLabels = ""
 	if pol := l.governing(); pol != nil {
-		l.cohortKey = l.labels.only(pol.spec.MatchLabelKeys).key()
+		l.cohortLabels = l.labels.only(pol.spec.MatchLabelKeys)
 	}
 }
 
 func (s *state) namespaceFor(name string) *namespace {
 	ns := s.namespaces[name]
 	if ns == nil {
-		ns = &namespace{name: name, labelSets: map[string]*labelSet{}}
+		ns = &namespace{name: name, labelSets: map[flatLabels]*labelSet{}}
 		s.namespaces[name] = ns
 	}
 	return ns
@@ -144,18 +143,16 @@ func (s *state) tidyNamespace(ns *namespace) {
 
 func (s *state) labelSetFor(obj *v1.Pod) *labelSet {
 	ns := s.namespaceFor(obj.Namespace)
-	labels := sortLabels(obj.Labels)
-	key := labels.key()
-	l := ns.labelSets[key]
+	labels := flatten(obj.Labels)
+	l := ns.labelSets[labels]
 	if l == nil {
 		l = &labelSet{
 			namespace:  ns,
-			key:        key,
 			labels:     labels,
 			selectedBy: slices.SortedFunc(ns.index.Matching(obj.Labels), comparePolicies),
 		}
-		l.setCohortKey()
-		ns.labelSets[key] = l
+		l.setCohortLabels()
+		ns.labelSets[labels] = l
 	}
 	return l
 }
@@ -166,7 +163,7 @@ func (s *state) setLabelSet(p *pod, l *labelSet) {
 		s.countOverruled(old, -1)
 		old.pods = swapRemove(old.pods, p.labelSetIndex, func(moved *pod) { moved.labelSetIndex = p.labelSetIndex })
 		if len(old.pods) == 0 {
-			delete(old.namespace.labelSets, old.key)
+			delete(old.namespace.labelSets, old.labels)
 			s.tidyNamespace(old.namespace)
 		}
 	}

@@ -159,9 +159,10 @@ func (s *Store) ForceAssumePod(pod *v1.Pod, nodeName string) {
 	s.update(func(st *state) { st.reserve(pod, nodeName) })
 }
 
-// ForgetPod ends a pod's reservation, if it has one. A pod that is bound stays counted.
-func (s *Store) ForgetPod(pod *v1.Pod) {
-	s.update(func(st *state) { st.forgetPod(uidOf(pod)) })
+// ForgetPod ends a pod's reservation, and reports whether it had one. A pod that is bound stays counted.
+func (s *Store) ForgetPod(pod *v1.Pod) (reserved bool) {
+	s.update(func(st *state) { reserved = st.forgetPod(uidOf(pod)) })
+	return reserved
 }
 
 // Decide says where the pod may and should go, and whether a policy governs it at all. A pod that is tracked is judged by

@@ -123,7 +123,7 @@ func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
 	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
-	w.deploy("web", 10)
+	w.createPods("web", 10) // which nothing replaces before the scheduler has learnt of the deletions
 	w.requireSplit("web", 4, 6)
 
 	api.down.Store(true)
@@ -138,6 +138,8 @@ func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
 	})
 	api.forgetful.Store(true)
 	api.down.Store(false)
+	w.requireSplit("web", 1, 6)
+	w.createPods("more", 3)
 	w.requireSplit("web", 4, 6)
 	assert.False(t, api.forgetful.Load(), "the pods were listed anew")
 }

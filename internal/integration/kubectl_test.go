@@ -260,7 +260,8 @@ func TestKubectlExplain(t *testing.T) {
 	}
 }
 
-func TestKubectlDescribe(t *testing.T) {
+// TestKubectlGetAndDescribe looks at a policy whose target group has no room.
+func TestKubectlGetAndDescribe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.addNodes("m1", cordoned)
@@ -269,10 +270,22 @@ func TestKubectlDescribe(t *testing.T) {
 	w.deploy("web", 10)
 	w.requireCounts("web", 10, 0, 6)
 	w.requirePending("web", 4)
-	pending := w.podsOn("")
-	w.eventually(func(c *assert.CollectT) {
-		said, err := w.tryKubectl(invocation{args: []string{"describe", "pod", pending[0]}})
-		require.NoError(c, err)
-		assert.Regexp(c, `Warning +FailedScheduling .* placement policy `+w.namespace+`/web: other group full \(6 of 6 pods; 10 qualify\)`, said)
-	})
+	requireSaid := func(pattern string, args ...string) {
+		t.Helper()
+		w.eventually(func(c *assert.CollectT) {
+			said, err := w.tryKubectl(invocation{args: args})
+			require.NoError(c, err)
+			assert.Regexp(c, pattern, said)
+		})
+	}
+	requireSaid(`^NAME +MODE +ACTION +SIZE +MANAGED +TARGET +QUALIFYING +ON-TARGET +AGE\n`+
+		`web +Strict +Must +40% +0 +4 +10 +False +\d+s\n$`,
+		"get", "placementpolicies")
+	requireSaid(`^NAME +MODE .* ON-TARGET +WEIGHT +PODS +NODES +AGE\n`+
+		`web +Strict .* False +0 +{"matchLabels":{"app":"web"}} +{"matchLabels":{"pool":"spot"}} +\d+s\n$`,
+		"get", "pp", "--output=wide")
+	requireSaid(`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +0 of 10 pods are in the target group, where 4 belong; 4 pods wait.*Type: +OnTarget`,
+		"describe", "pp", "web")
+	requireSaid(`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: other group full \(6 of 6 pods; [^)]* ?qualify\)`,
+		"describe", "pod", w.podsOn("")[0])
 }

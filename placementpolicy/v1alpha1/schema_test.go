@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 		{"weight below 0", `{podSelector: {}, nodeSelector: {}, weight: -1}`, `spec.weight: Invalid value: -1: spec.weight in body should be greater than or equal to 0`},
 		{"weight above an int32", `{podSelector: {}, nodeSelector: {}, weight: 2147483648}`, `must be of type integer with format int32 in spec.weight`},
 		{"matchLabelKeys not a key", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a b]}`, `spec.matchLabelKeys[0]: Invalid value: "a b": write a label key, such as pod-template-hash or example.com/revision`},
-		{"matchLabelKeys twice", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a, a]}`, `spec.matchLabelKeys[1]: Duplicate value: "a"`},
+		{"matchLabelKeys twice", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a, a]}`, "spec.matchLabelKeys: Invalid value: write each label key once"},
 		{"matchLabelKeys too many", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15, k16, k17]}`, `spec.matchLabelKeys: Too many: 17: must have at most 16 items`},
 		{"misspelt field", `{podSelector: {}, nodeSelector: {}, targetSize: 40%}`, `spec.targetSize: Forbidden: unknown field`},
 	}

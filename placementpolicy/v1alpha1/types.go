@@ -10,6 +10,8 @@ import (
 // The two selectors are required by rules on the spec, not by the schema, because a rule can say what to write. The syntax
 // of label keys and values in selectors is left to the store: rules for it would cost more than an API server allows, since
 // nothing bounds the size of a metav1.LabelSelector.
+//
+// matchLabelKeys is an atomic list: in a set, the default would stay beside the keys that a server-side apply brings.
 
 // EnforcementMode says what happens to a pod when the nodes that it should go to have no room.
 // +kubebuilder:validation:Enum=BestEffort;Strict
@@ -98,8 +100,9 @@ type PlacementPolicySpec struct {
 	// counts all selected pods together. At most 16 keys.
 	// +optional
 	// +default=["pod-template-hash"]
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b == a))",message="write each label key once"
 	// +kubebuilder:validation:items:MaxLength=317
 	// +kubebuilder:validation:items:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="write a label key, such as pod-template-hash or example.com/revision"
 	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`

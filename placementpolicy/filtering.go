@@ -58,9 +58,13 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	decision, governed := pl.store.Decide(pod)
 	countDecision(decision, governed)
+	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
+		pl.wakeup.remove(pod.UID)
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	s := newPreFilterState(decision)
 	evicting := false
-	if governed && state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() {
 		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
 		var left policystore.Decision
 		left, evicting = pl.withoutEvicted(decision)
@@ -68,9 +72,6 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	if !evicting { // else the pod is not tried, and goes on waiting for the pods to be gone
 		pl.wakeup.remove(pod.UID)
-	}
-	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
-		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	state.Write(preFilterStateKey, s)
 	return nil, nil

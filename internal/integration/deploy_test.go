@@ -99,12 +99,12 @@ func TestJ2TwoReplicas(t *testing.T) {
 	for i, replica := range replicas { // they count the same, but only one places pods
 		w.scheduler = replica
 		w.requireSplit("web", 4, 6)
-		if w.metric("leader_election_master_status", map[string]string{"name": deployed}) == 1 {
+		if w.metric("scheduler_placement_policy_reservations_total", map[string]string{"outcome": "reserved"}) > 0 {
 			assert.Equal(t, -1, leader, "both lead")
 			leader = i
 		}
 	}
-	require.NotEqual(t, -1, leader, "none leads")
+	require.NotEqual(t, -1, leader, "none places pods")
 
 	replicas[leader].Kill()
 	w.scheduler = replicas[1-leader]

@@ -8,28 +8,33 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/placement-policy/scheduler-plugin/internal/scale"
 )
 
-// newLargeWorld returns a world with 1,000 nodes, 400 of them spot, and 30,000 running pods of 300 workloads under one
-// Strict policy, and a pending pod of one of the workloads. It may go to the other group only.
-func newLargeWorld(t testing.TB) (w *world, pod *v1.Pod) {
-	w = newWorld(t)
-	w.setPolicy("web-on-spot", strict40)
-	for i := range 1000 {
-		name := fmt.Sprint("node-", i)
-		if i < 400 {
-			w.nodes.set(spotNode(name))
-		} else {
-			w.nodes.set(onDemandNode(name))
-		}
-	}
-	for i := range 30_000 {
-		w.pods.set(webPod(fmt.Sprint("web-", i)).Label("pod-template-hash", fmt.Sprint(i%300)).Node(fmt.Sprint("node-", i%1000)).Obj())
-	}
-	pod = webPod("pending").Label("pod-template-hash", "0").Obj()
+// runAtScale runs the benchmark on a plugin with a store of each size.
+func runAtScale(b *testing.B, benchmark func(b *testing.B, w *world, c *scale.Cluster)) {
+	scale.Run(b, func(b *testing.B, c *scale.Cluster) {
+		w := newUnsyncedWorldOn(b, c.Store)
+		w.sync()
+		benchmark(b, w, c)
+	})
+}
+
+// pendingPod is a pod of the cluster's first application, whose target group is full.
+func (w *world) pendingPod(c *scale.Cluster) *v1.Pod {
+	pod := c.PendingPod(0)
 	w.pods.set(pod)
-	return w, pod
+	w.t.Cleanup(func() { w.pods.remove(pod) })
+	return pod
+}
+
+func nodeInfoOf(node *v1.Node) fwk.NodeInfo {
+	info := framework.NewNodeInfo()
+	info.SetNode(node)
+	return info
 }
 
 func TestFilterAndScoreDoNotAllocate(t *testing.T) {
@@ -44,92 +49,120 @@ func TestFilterAndScoreDoNotAllocate(t *testing.T) {
 }
 
 func BenchmarkPreFilter(b *testing.B) {
-	w, governed := newLargeWorld(b)
-	for name, pod := range map[string]*v1.Pod{
-		"governed":   governed,
-		"ungoverned": webPod("db").Label("app", "db").Obj(),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			state := framework.NewCycleState()
-			for b.Loop() {
-				w.PreFilter(w.ctx, state, pod, nil)
-			}
-		})
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod := w.pendingPod(c)
+		for b.Loop() {
+			w.PreFilter(w.ctx, framework.NewCycleState(), pod, nil)
+		}
+	})
+}
+
+func BenchmarkPreFilterUngoverned(b *testing.B) {
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod := w.pendingPod(c)
+		pod = pod.DeepCopy()
+		pod.Labels["app"] = "db"
+		w.pods.set(pod)
+		for b.Loop() {
+			w.PreFilter(w.ctx, framework.NewCycleState(), pod, nil)
+		}
+	})
+}
+
+// The part of PreFilter that is the scheduler's: a new cycle state, and one value written to it.
+func BenchmarkCycleStateWrite(b *testing.B) {
+	b.ReportAllocs()
+	data := &preScoreState{}
+	for b.Loop() {
+		framework.NewCycleState().Write(preFilterStateKey, data)
 	}
 }
 
+// The part of Filter and Score that is the scheduler's: a value read from the cycle state.
+func BenchmarkCycleStateRead(b *testing.B) {
+	b.ReportAllocs()
+	state := framework.NewCycleState()
+	state.Write(preFilterStateKey, &preScoreState{})
+	for b.Loop() {
+		_, _ = state.Read(preFilterStateKey)
+	}
+}
+
+// Of the whole state, with the plugin's part: the scheduler clones it for each node with nominated pods or possible victims.
+func BenchmarkCycleStateClone(b *testing.B) {
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		state, _ := w.preFilter(w.pendingPod(c))
+		for b.Loop() {
+			state.Clone()
+		}
+	})
+}
+
 func BenchmarkFilterPerNode(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	for name, node := range map[string]string{"allowed": "o1", "full": "m1"} {
+	for name, i := range map[string]int{"closed": 0, "allowed": 2} {
 		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			info := w.nodeInfo(node)
-			for b.Loop() {
-				w.Filter(w.ctx, state, pod, info)
-			}
+			runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+				pod, node := w.pendingPod(c), nodeInfoOf(c.Node(i))
+				state, _ := w.preFilter(pod)
+				require.Equal(b, name == "allowed", w.Filter(w.ctx, state, pod, node).IsSuccess())
+				for b.Loop() {
+					w.Filter(w.ctx, state, pod, node)
+				}
+			})
 		})
 	}
 }
 
 func BenchmarkPreScore(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	b.ReportAllocs()
-	for b.Loop() {
-		w.PreScore(w.ctx, state, pod, nil)
-	}
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod := w.pendingPod(c)
+		state, _ := w.preFilter(pod)
+		for b.Loop() {
+			w.PreScore(w.ctx, state, pod, nil)
+		}
+	})
 }
 
 func BenchmarkScorePerNode(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	w.PreScore(w.ctx, state, pod, nil)
-	info := w.nodeInfo("o1")
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = w.Score(w.ctx, state, pod, info)
-	}
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod, node := w.pendingPod(c), nodeInfoOf(c.Node(0))
+		state, _ := w.preFilter(pod)
+		require.True(b, w.PreScore(w.ctx, state, pod, nil).IsSuccess())
+		for b.Loop() {
+			_, _ = w.Score(w.ctx, state, pod, node)
+		}
+	})
 }
 
-// Of the plugin's part of the state, which the scheduler clones for each node with nominated pods or possible victims.
-func BenchmarkClone(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	data, err := state.Read(preFilterStateKey)
-	require.NoError(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		data.Clone()
-	}
-}
-
-func BenchmarkAddAndRemovePod(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	victim, node := podInfo(b, w.get("web-0")), w.nodeInfo("node-0")
-	b.ReportAllocs()
-	for b.Loop() {
-		w.RemovePod(w.ctx, state, pod, victim, node)
-		w.AddPod(w.ctx, state, pod, victim, node)
-	}
+// What preemption does with each possible victim.
+func BenchmarkRemoveAndAddPod(b *testing.B) {
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod, victim, node := w.pendingPod(c), podInfo(b, c.Pod(0)), nodeInfoOf(c.Node(0))
+		state, _ := w.preFilter(pod)
+		for b.Loop() {
+			w.RemovePod(w.ctx, state, pod, victim, node)
+			w.AddPod(w.ctx, state, pod, victim, node)
+		}
+	})
 }
 
 func BenchmarkReserveAndUnreserve(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	state, _ := w.preFilter(pod)
-	b.ReportAllocs()
-	for b.Loop() {
-		w.Reserve(w.ctx, state, pod, "o1")
-		w.Unreserve(w.ctx, state, pod, "o1")
-	}
+	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
+		pod, node := w.pendingPod(c), c.Node(2).Name
+		state, _ := w.preFilter(pod)
+		require.True(b, w.Reserve(w.ctx, state, pod, node).IsSuccess())
+		for b.Loop() {
+			w.Reserve(w.ctx, state, pod, node)
+			w.Unreserve(w.ctx, state, pod, node)
+		}
+	})
 }
 
 // What a burst of placements costs while many pods of the policy wait, and none of them is let in.
 func BenchmarkLookThrough5000WaitingPods(b *testing.B) {
-	w, pod := newLargeWorld(b)
-	w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 40}}`) // of a workload's 100
+	w := newWorld(b)
+	w.setPolicy("web-on-spot", strict0)
+	pod := webPod("pending").Obj()
 	for i := range 5000 {
 		waiting := pod.DeepCopy()
 		waiting.Name = fmt.Sprint("waiting-", i)

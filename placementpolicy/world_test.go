@@ -81,7 +81,10 @@ func newWorld(t testing.TB) *world {
 }
 
 // newUnsyncedWorld returns a world whose informers have not delivered everything yet.
-func newUnsyncedWorld(t testing.TB) *world {
+func newUnsyncedWorld(t testing.TB) *world { return newUnsyncedWorldOn(t, policystore.New()) }
+
+// newUnsyncedWorldOn returns a world whose plugin feeds the given store.
+func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 	w := &world{
 		t:            t,
 		ctx:          t.Context(),
@@ -97,7 +100,7 @@ func newUnsyncedWorld(t testing.TB) *world {
 		factory.InformerFor(f.kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return f })
 	}
 	w.handle = newFakeHandle(factory, nil)
-	s, err := newShared(w.ctx, w.handle, w.policies, policystore.New(), w.updateStatus)
+	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus)
 	require.NoError(t, err)
 	w.Plugin = &Plugin{shared: s, handle: w.handle}
 	go s.wakeup.run(w.ctx)

@@ -63,7 +63,7 @@ func (s *state) groupHeld(q *pod) Group {
 	if q.placed != nil || n == nil || !n.known {
 		return NoGroup
 	}
-	return q.cohort.policy.spec.groupOf(n.labels)
+	return q.cohort.policy.spec.groupOf(&n.labels)
 }
 
 // holdsAgainst reports whether the nominated pod q holds its place against p, which may be nil if it is not tracked: a

@@ -122,7 +122,7 @@ func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
 	}
 	if n := s.nodes[nodeName]; counts && n != nil && n.known {
 		if d, governed := s.decide(obj); governed {
-			if g := d.spec.groupOf(n.labels); !d.Allows(g) {
+			if g := d.spec.groupOf(&n.labels); !d.Allows(g) {
 				return &QuotaError{Decision: d, Group: g}
 			}
 		}
@@ -175,7 +175,7 @@ func (s *state) settle(p *pod) {
 	}
 	group := NoGroup
 	if c != nil && node != nil && node.known {
-		group = c.policy.spec.groupOf(node.labels)
+		group = c.policy.spec.groupOf(&node.labels)
 	}
 	if c == p.cohort && group == p.group {
 		if moved && c != nil && s.nominated[p] != "" {

@@ -84,7 +84,7 @@ func (s *state) regroup(pol *policy) {
 		ns.index.Set(pol, pol.spec.podSelector)
 	}
 	for _, l := range ns.labelSets {
-		selected, selects := slices.Contains(l.selectedBy, pol), pol.spec != nil && pol.spec.podSelector.Matches(l.labels)
+		selected, selects := slices.Contains(l.selectedBy, pol), pol.spec != nil && pol.spec.podSelector.Matches(&l.labels)
 		if !selected && !selects {
 			continue
 		}

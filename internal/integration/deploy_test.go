@@ -100,7 +100,7 @@ func TestJ2TwoReplicas(t *testing.T) {
 		w.scheduler = replica
 		w.requireSplit("web", 4, 6)
 		if w.metric("scheduler_placement_policy_reservations_total", map[string]string{"outcome": "reserved"}) > 0 {
-			assert.Equal(t, -1, leader, "both lead")
+			assert.Equal(t, -1, leader, "both place pods")
 			leader = i
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// spread returns 1,000 pods made by newPod, evenly out of all in the cluster. At each size that many take part in a benchmark in turns,
-// so that what differs between sizes is the size of the store, not of the working set.
+// spread returns 1,000 pods made by newPod, of ten workloads that are spread over all of the cluster. At each size that many take part
+// in a benchmark in turns, so that what differs between sizes is the size of the store, not of the working set.
 func spread(c *scale.Cluster, newPod func(i int) *v1.Pod) []*v1.Pod {
 	pods := make([]*v1.Pod, 1000)
 	for i := range pods {
-		pods[i] = newPod(i * (c.Pods / len(pods)))
+		pods[i] = newPod(i/100*(c.Pods/10) + i%100)
 	}
 	return pods
 }

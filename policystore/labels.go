@@ -85,14 +85,17 @@ func (l flatLabels) only(keys []string) flatLabels {
 	return flatLabels(b.String())
 }
 
+// equal does without next, since most events of a cluster come here to find that they change nothing.
 func (l flatLabels) equal(m map[string]string) bool {
 	n := 0
-	for rest := l; rest != ""; n++ {
-		var key, value string
-		key, value, rest = rest.next()
-		if v, ok := m[key]; !ok || v != value {
+	for rest := string(l); rest != ""; n++ {
+		i := max(0, strings.IndexByte(rest, 0))
+		value, ok := m[rest[:i]]
+		after, same := strings.CutPrefix(rest[i+1:], value)
+		if !ok || !same || after == "" || after[0] != 0 {
 			return false
 		}
+		rest = after[1:]
 	}
 	return n == len(m)
 }

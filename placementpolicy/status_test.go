@@ -94,12 +94,21 @@ func make12(c policystore.Cohort) []policystore.Cohort {
 func (w *world) wait(d time.Duration) []v1alpha1.PlacementPolicyStatus {
 	time.Sleep(d)
 	synctest.Wait()
+	w.statusMu.Lock()
+	defer w.statusMu.Unlock()
 	var statuses []v1alpha1.PlacementPolicyStatus
 	for _, p := range w.written {
 		statuses = append(statuses, p.Status)
 	}
 	w.written = nil
 	return statuses
+}
+
+// refuse has the API server answer with the error to what follows.
+func (w *world) refuse(err error) {
+	w.statusMu.Lock()
+	defer w.statusMu.Unlock()
+	w.refuseStatus = err
 }
 
 func TestStatusIsWrittenAtMostOnceASecondAndOnlyIfItChanged(t *testing.T) {
@@ -153,10 +162,10 @@ func TestStatusIsWrittenAgainAfterAFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.setPolicy("web-on-spot", strict40)
-				w.refuseStatus = tt.err
+				w.refuse(tt.err)
 				w.reserve(w.addPods(1)[0], "o1")
 				require.Empty(t, w.wait(2*standbyDelay))
-				w.refuseStatus = nil
+				w.refuse(nil)
 				assert.Len(t, w.wait(2*standbyDelay), tt.again)
 			})
 		})

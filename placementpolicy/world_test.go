@@ -57,12 +57,15 @@ type world struct {
 
 	added int // by addPods
 
-	refuseStatus error // what the API server answers
+	statusMu     sync.Mutex // guards the two below
+	refuseStatus error      // what the API server answers
 	written      []*v1alpha1.PlacementPolicy
 }
 
 // updateStatus plays the API server.
 func (w *world) updateStatus(_ context.Context, policy *unstructured.Unstructured) error {
+	w.statusMu.Lock()
+	defer w.statusMu.Unlock()
 	if w.refuseStatus != nil {
 		return w.refuseStatus
 	}

@@ -38,14 +38,18 @@ func nodeInfoOf(node *v1.Node) fwk.NodeInfo {
 }
 
 func TestFilterAndScoreDoNotAllocate(t *testing.T) {
-	w := newWorld(t)
-	w.setPolicy("web-on-spot", strict40)
-	pod := w.addPods(10)[0]
-	node := w.nodeInfo("o1")
-	state, _ := w.preFilter(pod)
-	require.True(t, w.PreScore(w.ctx, state, pod, nil).IsSuccess())
-	assert.Zero(t, testing.AllocsPerRun(100, func() { w.Filter(w.ctx, state, pod, node) }))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.Score(w.ctx, state, pod, node) }))
+	for name, policy := range map[string]string{"both groups are open": strict40, "one group is open": strict0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setPolicy("web-on-spot", policy)
+			pod := w.addPods(10)[0]
+			node := w.nodeInfo("o1")
+			state, _ := w.preFilter(pod)
+			require.True(t, w.PreScore(w.ctx, state, pod, nil).IsSuccess())
+			assert.Zero(t, testing.AllocsPerRun(100, func() { w.Filter(w.ctx, state, pod, node) }))
+			assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = w.Score(w.ctx, state, pod, node) }))
+		})
+	}
 }
 
 func BenchmarkPreFilter(b *testing.B) {

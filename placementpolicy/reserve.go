@@ -16,18 +16,15 @@ import (
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
-		if !preFilterRan(state) || state.IsPodGroupSchedulingCycle() {
-			// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For
-			// a pod group it is a simulation, in which pods that the store counts may be gone.
-			pl.store.ForceAssumePod(pod, nodeName)
-			counters[reserved].Inc()
-			return nil
+		if preFilterRan(state) && !state.IsPodGroupSchedulingCycle() {
+			counters[rejected].Inc()
+			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 		}
-		counters[rejected].Inc()
-		pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
-		return fwk.NewStatus(fwk.Unschedulable, quota.Error())
-	}
-	if err != nil {
+		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a pod
+		// group it is a simulation, in which pods that the store counts may be gone.
+		pl.store.ForceAssumePod(pod, nodeName)
+	} else if err != nil {
 		return fwk.AsStatus(err)
 	}
 	counters[reserved].Inc()

@@ -10,11 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -126,6 +128,19 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
 	context.AfterFunc(ctx, store.Subscribe(s.status.policyChanged))
 	return s, nil
+}
+
+// forEach does something for each policy in the queue, one after another, until ctx is done.
+func forEach(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName], do func(context.Context, types.NamespacedName)) {
+	context.AfterFunc(ctx, queue.ShutDown)
+	for {
+		policy, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		do(ctx, policy)
+		queue.Done(policy)
+	}
 }
 
 // checkResource makes sure that placement policies can be listed: otherwise every pod would wait for them in vain.

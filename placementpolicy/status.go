@@ -1,7 +1,6 @@
 package placementpolicy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -48,7 +48,7 @@ type statusWriter struct {
 
 	mu sync.Mutex // guards the two below
 	// changed has the policies that wait in the queue: most changes come when their policy does already.
-	changed map[types.NamespacedName]bool
+	changed sets.Set[types.NamespacedName]
 	// wrong has the version of the policies whose status was found wrong in standby.
 	wrong map[types.NamespacedName]string
 }
@@ -62,32 +62,19 @@ func newStatusWriter(store *policystore.Store, policies cache.Store, waiting fun
 		update:   update,
 		report:   report,
 		queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		changed:  map[types.NamespacedName]bool{},
+		changed:  sets.New[types.NamespacedName](),
 		wrong:    map[types.NamespacedName]string{},
 	}
 }
 
 // run writes statuses until ctx is done.
-func (w *statusWriter) run(ctx context.Context) {
-	context.AfterFunc(ctx, w.queue.ShutDown)
-	for {
-		policy, shutdown := w.queue.Get()
-		if shutdown {
-			return
-		}
-		w.mu.Lock()
-		delete(w.changed, policy)
-		w.mu.Unlock()
-		w.write(ctx, policy)
-		w.queue.Done(policy)
-	}
-}
+func (w *statusWriter) run(ctx context.Context) { forEach(ctx, w.queue, w.write) }
 
 // policyChanged is the store's subscriber.
 func (w *statusWriter) policyChanged(policy types.NamespacedName) {
 	w.mu.Lock()
-	known := w.changed[policy]
-	w.changed[policy] = true
+	known := w.changed.Has(policy)
+	w.changed.Insert(policy)
 	w.mu.Unlock()
 	if known {
 		return
@@ -102,6 +89,9 @@ func (w *statusWriter) policyChanged(policy types.NamespacedName) {
 // write brings the policy's status up to date, if it is not. A status that could not be written is tried again.
 func (w *statusWriter) write(ctx context.Context, key types.NamespacedName) {
 	logger := klog.FromContext(ctx)
+	w.mu.Lock()
+	w.changed.Delete(key)
+	w.mu.Unlock()
 	obj, exists, err := w.policies.GetByKey(key.String())
 	info, ok := w.store.Policy(key)
 	if err != nil || !exists || !ok {
@@ -158,12 +148,12 @@ func (w *statusWriter) forget(key types.NamespacedName) {
 
 // statusIn returns the status that the policy has. One that cannot be read is none: it will be written anew.
 func statusIn(policy *unstructured.Unstructured) v1alpha1.PlacementPolicyStatus {
-	only := &unstructured.Unstructured{Object: map[string]any{"status": policy.Object["status"]}}
-	p, err := v1alpha1.FromUnstructured(only)
-	if err != nil {
+	var status v1alpha1.PlacementPolicyStatus
+	object, _ := policy.Object["status"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &status); err != nil {
 		return v1alpha1.PlacementPolicyStatus{}
 	}
-	return p.Status
+	return status
 }
 
 // statusOf returns the status of a policy of which the store knows info, and of whose pods so many wait because it keeps
@@ -240,7 +230,7 @@ func overruledMessage(by map[types.NamespacedName]int) string {
 	for key := range by {
 		names = append(names, key.Name)
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	rest := ""
 	if len(names) > most {
 		rest = fmt.Sprintf(" and %d more", len(names)-most)

@@ -2,6 +2,7 @@ package placementpolicy
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,7 @@ func TestStatusOf(t *testing.T) {
 			"False Drift: 4 of 5 pods are in the target group, where 2 belong; all pods are placed, and the next ones will be so as to repair it", 1},
 		"one of two cohorts": {[]policystore.Cohort{cohort(10, 4, 6, 4), cohort(5, 4, 1, 2)}, 0,
 			"False Drift: 8 of 15 pods are in the target group, where 6 belong; 1 of 2 cohorts are off target; all pods are placed, and the next ones will be so as to repair it", 1},
-		"too many cohorts to list": {make12(cohort(5, 4, 1, 2)), 0,
+		"too many cohorts to list": {slices.Repeat([]policystore.Cohort{cohort(5, 4, 1, 2)}, 12), 0,
 			"False Drift: 48 of 60 pods are in the target group, where 24 belong; 12 of 12 cohorts are off target; all pods are placed, and the next ones will be so as to repair it",
 			v1alpha1.MaxOffTargetCohorts},
 	} {
@@ -80,14 +81,6 @@ func TestStatusOf(t *testing.T) {
 		assert.Equal(t, "True Overruled: other policies, of more weight or with precedence, govern pods that it selects: a, b, c and 2 more",
 			conditions(status)["Conflicted"])
 	})
-}
-
-func make12(c policystore.Cohort) []policystore.Cohort {
-	var all []policystore.Cohort
-	for range 12 {
-		all = append(all, c)
-	}
-	return all
 }
 
 // wait lets d pass, and returns the statuses that were written in it.

@@ -57,17 +57,7 @@ func newWakeup(store *policystore.Store, pods corelisters.PodLister, activator f
 }
 
 // run activates pods until ctx is done.
-func (w *wakeup) run(ctx context.Context) {
-	context.AfterFunc(ctx, w.queue.ShutDown)
-	for {
-		policy, shutdown := w.queue.Get()
-		if shutdown {
-			return
-		}
-		w.activate(ctx, policy)
-		w.queue.Done(policy)
-	}
-}
+func (w *wakeup) run(ctx context.Context) { forEach(ctx, w.queue, w.activate) }
 
 // add notes that the pod was kept out of a group.
 func (w *wakeup) add(waiting waitingPod) {

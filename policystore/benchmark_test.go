@@ -35,6 +35,14 @@ func changed(pods []*v1.Pod, edits ...func(*v1.Pod)) []*v1.Pod {
 	return copies
 }
 
+// add adds pods to the cluster for the time of the benchmark.
+func add(b *testing.B, c *scale.Cluster, pods []*v1.Pod) {
+	for _, pod := range pods {
+		c.Store.AddPod(pod)
+		b.Cleanup(func() { c.Store.RemovePod(pod) })
+	}
+}
+
 // heartbeat is what a kubelet changes most.
 func heartbeat(pod *v1.Pod) {
 	pod.ResourceVersion = "2"
@@ -45,10 +53,7 @@ func heartbeat(pod *v1.Pod) {
 func BenchmarkDecide(b *testing.B) {
 	scale.Run(b, func(b *testing.B, c *scale.Cluster) {
 		pods := spread(c, c.PendingPod)
-		for _, pod := range pods {
-			c.Store.AddPod(pod)
-			defer c.Store.RemovePod(pod)
-		}
+		add(b, c, pods)
 		for i := 0; b.Loop(); i++ {
 			c.Store.Decide(pods[i%len(pods)])
 		}
@@ -69,10 +74,7 @@ func BenchmarkDecideUntracked(b *testing.B) {
 func BenchmarkDecideUngoverned(b *testing.B) {
 	scale.Run(b, func(b *testing.B, c *scale.Cluster) {
 		pods := changed(spread(c, c.PendingPod), labelled("app", "db"))
-		for _, pod := range pods {
-			c.Store.AddPod(pod)
-			defer c.Store.RemovePod(pod)
-		}
+		add(b, c, pods)
 		for i := 0; b.Loop(); i++ {
 			c.Store.Decide(pods[i%len(pods)])
 		}
@@ -82,10 +84,7 @@ func BenchmarkDecideUngoverned(b *testing.B) {
 func BenchmarkAssumeAndForgetPod(b *testing.B) {
 	scale.Run(b, func(b *testing.B, c *scale.Cluster) {
 		pods := spread(c, c.PendingPod)
-		for _, pod := range pods {
-			c.Store.AddPod(pod)
-			defer c.Store.RemovePod(pod)
-		}
+		add(b, c, pods)
 		node := c.Node(2).Name // of the group that is open
 		for i := 0; b.Loop(); i++ {
 			if err := c.Store.AssumePod(pods[i%len(pods)], node); err != nil {
@@ -168,11 +167,8 @@ func BenchmarkRelabelNode(b *testing.B) {
 		before := newNode("relabelled", c.Node(2).Labels)
 		after := newNode("relabelled", c.Node(0).Labels)
 		c.Store.AddNode(before)
-		defer c.Store.RemoveNode(before)
-		for _, pod := range changed(spread(c, c.PendingPod)[:110], onNode("relabelled")) {
-			c.Store.AddPod(pod)
-			defer c.Store.RemovePod(pod)
-		}
+		b.Cleanup(func() { c.Store.RemoveNode(before) })
+		add(b, c, changed(spread(c, c.PendingPod)[:110], onNode("relabelled")))
 		for b.Loop() {
 			c.Store.UpdateNode(after)
 			c.Store.UpdateNode(before)

@@ -36,11 +36,7 @@ var (
 // TestDashboard holds the queries of the dashboard against the metrics that a scheduler serves.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.addNodes("m1 o1")
-	w.setPolicy("web", strict40)
-	w.deploy("web", 10)
-	w.requireSplit("web", 4, 6)
+	w := fourOfTen(t, strict40)
 	served, err := w.metrics()
 	require.NoError(t, err)
 

@@ -127,11 +127,7 @@ func TestKubectlApply(t *testing.T) {
 // TestKubectlEditAndPatch changes a policy by hand, well and badly.
 func TestKubectlEditAndPatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.addNodes("m1 o1")
-	w.setPolicy("web", strict40)
-	w.deploy("web", 10)
-	w.requireSplit("web", 4, 6)
+	w := fourOfTen(t, strict40)
 
 	edit := func(from, to string) (string, error) {
 		return w.tryKubectl(invocation{

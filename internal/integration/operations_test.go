@@ -57,6 +57,8 @@ func TestI2TargetGroupWithoutNodes(t *testing.T) {
 		w.deploy("web", 10)
 		w.requireCounts("web", 10, 0, 6)
 		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: other group full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, w.requirePending("web", 4))
+		w.addNodes("m1")
+		w.requireSplit("web", 4, 6)
 	})
 	t.Run("BestEffort", func(t *testing.T) {
 		w := newWorld(t)

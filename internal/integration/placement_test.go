@@ -66,18 +66,6 @@ func fourOfTen(t *testing.T, policy string) *world {
 	return w
 }
 
-func TestI2GroupWithoutNodesThatGrows(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.addNodes("o1")
-	w.setPolicy("web", strict40)
-	w.deploy("web", 10)
-	w.requireCounts("web", 10, 0, 6)
-	w.requirePending("web", 4)
-	w.addNodes("m1")
-	w.requireSplit("web", 4, 6)
-}
-
 func TestB9PodsThatFitOnlyInOneGroupLeaveTheOtherToTheRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

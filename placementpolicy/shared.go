@@ -156,7 +156,7 @@ func checkResource(ctx context.Context, client dynamic.Interface) error {
 			return false, fmt.Errorf("the resource %s is not installed: apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
 				v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return false, fmt.Errorf("the scheduler may not list %s: grant it get, list and watch, as examples/deploy does: %w",
+			return false, fmt.Errorf("the scheduler may not list %s: grant it list and watch, as examples/deploy does: %w",
 				v1alpha1.Resource().GroupResource(), err)
 		}
 		logger.Info("Waiting for the API server to list placement policies", "err", err)

@@ -25,7 +25,8 @@ func TestImports(t *testing.T) {
 		"policystore":   {module + "/labelselector", "k8s.io/api/core/v1", "k8s.io/apimachinery"},
 		"placementpolicy": {
 			module + "/labelselector", module + "/policystore", module + "/placementpolicy",
-			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/klog/v2", "k8s.io/kube-scheduler/framework",
+			"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/component-helpers",
+			"k8s.io/klog/v2", "k8s.io/kube-scheduler/framework",
 		},
 		"examples": {anything},
 		"internal": {anything},

@@ -14,6 +14,7 @@ import (
 // The zero value matches nothing.
 type Selector struct {
 	compiled labels.Selector
+	text     string
 }
 
 // Compile validates s and compiles it. As everywhere in Kubernetes, a nil selector matches nothing
@@ -26,7 +27,7 @@ func Compile(s *metav1.LabelSelector) (Selector, error) {
 	if err != nil {
 		return Selector{}, fmt.Errorf("compiling label selector: %w", err)
 	}
-	return Selector{compiled: compiled}, nil
+	return Selector{compiled: compiled, text: compiled.String()}, nil
 }
 
 // Matches reports whether the selector matches the labels.
@@ -34,13 +35,9 @@ func (s Selector) Matches(l labels.Labels) bool {
 	return s.compiled != nil && s.compiled.Matches(l)
 }
 
-// String returns the selector in the notation of kubectl's --selector flag.
-func (s Selector) String() string {
-	if s.compiled == nil {
-		return labels.Nothing().String()
-	}
-	return s.compiled.String()
-}
+// String returns the selector in the notation of kubectl's --selector flag. It is empty for one that matches everything, and for
+// one that matches nothing.
+func (s Selector) String() string { return s.text }
 
 // Example makes up labels that the selector matches, for simulations and tests. ok is false if it finds none: it does
 // not look for values that several requirements on one key leave.

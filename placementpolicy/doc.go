@@ -14,7 +14,8 @@
 //
 // What it does at each extension point:
 //
-//	PreFilter  waits, before the first decision, until the store knows all that was there at the start; takes the decision
+//	PreFilter  waits, before the first decision, until the store knows all that was there at the start; takes the decision;
+//	           keeps the pod, in a large cluster, to nodes of its preferred group while there is room
 //	Filter     keeps pods of Strict policies out of groups that have all their pods
 //	PreScore   takes a decision of its own, so that the score points also work alone
 //	Score      prefers the nodes that keep the ratio of what is placed exact
@@ -22,8 +23,8 @@
 //	Unreserve  undoes that, if the pod has not turned out to be bound
 //
 // A pod that the plugin has kept out of a group is tried again when the group opens. Pods that no policy governs cost a
-// map lookup. The plugin writes nothing to the API server on the way of a pod; it only records events on policies that
-// cannot be followed.
+// map lookup. The plugin writes nothing to the API server on the way of a pod. Beside it, it keeps the status of the policies up to
+// date, and records events on those that cannot be followed.
 //
 // The package needs no k8s.io/kubernetes, so it compiles into any scheduler distribution.
 package placementpolicy

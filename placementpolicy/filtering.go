@@ -21,6 +21,10 @@ type preFilterState struct {
 	taken, decision policystore.Decision
 	// open: the decision allows all groups, as for most pods. Nodes then need not be looked at.
 	open bool
+	// narrowed: the pod is kept to nodes of its preferred group; see narrowing.
+	narrowed bool
+	// evicting: preemption tries out what evictions would bring the pod.
+	evicting bool
 	// member: it is a cycle for a pod group.
 	member bool
 
@@ -42,7 +46,10 @@ func newPreFilterState(taken policystore.Decision) *preFilterState {
 
 // Clone copies the decision, which AddPod and RemovePod change, but not the reasons, which follow from it.
 func (s *preFilterState) Clone() fwk.StateData {
-	return &preFilterState{taken: s.taken, decision: s.decision, open: s.open, member: s.member}
+	return &preFilterState{
+		taken: s.taken, decision: s.decision, open: s.open,
+		narrowed: s.narrowed, evicting: s.evicting, member: s.member,
+	}
 }
 
 func (s *preFilterState) change(decision policystore.Decision) {
@@ -51,18 +58,30 @@ func (s *preFilterState) change(decision policystore.Decision) {
 	s.target, s.other = rejection{}, rejection{}
 }
 
-// PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered.
+// PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered, unless they are kept to nodes of
+// their preferred group.
 func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := pl.waitForSync(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
 	decision, governed := pl.store.Decide(pod)
 	countDecision(decision, governed)
-	if !governed || decision.EnforcementMode() != policystore.Strict || pod.Spec.NodeName != "" {
+	if !governed || pod.Spec.NodeName != "" {
+		pl.wakeup.remove(pod.UID)
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	var result *fwk.PreFilterResult
+	if len(nodes) > alwaysSampled && !state.IsPodGroupSchedulingCycle() && pod.Status.NominatedNodeName == "" {
+		if keepTo := pl.narrowing.nodesFor(ctx, pod, decision, pl.handle.SnapshotSharedLister().NodeInfos()); keepTo != nil {
+			result = &fwk.PreFilterResult{NodeNames: keepTo}
+		}
+	}
+	if decision.EnforcementMode() != policystore.Strict && result == nil {
 		pl.wakeup.remove(pod.UID)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	s := newPreFilterState(decision)
+	s.narrowed = result != nil
 	evicting := false
 	if state.IsPodGroupSchedulingCycle() {
 		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
@@ -74,7 +93,7 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		pl.wakeup.remove(pod.UID)
 	}
 	state.Write(preFilterStateKey, s)
-	return nil, nil
+	return result, nil
 }
 
 // preFilterRan reports whether the plugin's PreFilter ran in the cycle; if not, the profile does not enable it.
@@ -102,6 +121,7 @@ func (pl *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	s.evicting = true
 	s.change(pl.store.WithoutPod(s.decision, removed.GetPod()))
 	return nil
 }
@@ -118,6 +138,9 @@ func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	if err != nil {
 		return fwk.AsStatus(err)
+	}
+	if s.narrowed && s.evicting {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before the nodes of both groups were tried")
 	}
 	if s.open {
 		return nil

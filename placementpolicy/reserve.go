@@ -14,6 +14,7 @@ import (
 // Reserve counts the pod as placed, before it is bound. It rejects the pod if another one, perhaps of another profile,
 // has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	pl.narrowing.reserved(pod)
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
 		if preFilterRan(state) && !state.IsPodGroupSchedulingCycle() {

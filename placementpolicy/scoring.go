@@ -23,6 +23,9 @@ func (s *preScoreState) Clone() fwk.StateData { return s }
 // PreScore takes the decision that nodes are scored by. It needs nothing from PreFilter: a profile may enable the score
 // points alone, which makes a Strict policy weaker, but not void.
 func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if s, err := readPreFilterState(state); err == nil && s.narrowed {
+		return fwk.NewStatus(fwk.Skip) // all nodes are of the preferred group
+	}
 	if err := pl.waitForSync(ctx); err != nil {
 		return fwk.AsStatus(err)
 	}

@@ -33,10 +33,11 @@ const (
 
 // shared is what the profiles of one scheduler have in common: the store, what feeds it, and who waits for it.
 type shared struct {
-	store  *policystore.Store
-	wakeup *wakeup
-	status *statusWriter
-	report *reporter
+	store     *policystore.Store
+	wakeup    *wakeup
+	narrowing *narrowing
+	status    *statusWriter
+	report    *reporter
 
 	// handlers are done when they have delivered everything that was there at the start. The scheduler waits for its
 	// own handlers only, so waitForSync waits for these.
@@ -99,16 +100,10 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 		return nil, err
 	}
 	go s.wakeup.run(ctx)
+	go s.narrowing.run(ctx)
 	go s.status.run(ctx)
 	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
-	// The scheduler records events from shortly before it starts its informers. Those on invalid policies must not come
-	// earlier, or nobody would see them.
-	scheduler := handle.SharedInformerFactory().Core().V1().Nodes().Informer().HasSyncedChecker()
-	go func() {
-		if cache.WaitFor(ctx, "", scheduler) {
-			policies.RunWithContext(ctx)
-		}
-	}()
+	go policies.RunWithContext(ctx)
 	return s, nil
 }
 
@@ -117,9 +112,10 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	updateStatus func(context.Context, *unstructured.Unstructured) error) (*shared, error) {
 	factory := handle.SharedInformerFactory()
 	s := &shared{
-		store:  store,
-		wakeup: newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
-		report: newReporter(handle.EventRecorder(), policies.GetStore()),
+		store:     store,
+		wakeup:    newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
+		narrowing: newNarrowing(store, handle),
+		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
 	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.count, s.report, updateStatus)
 	if err := s.addHandlers(ctx, factory, policies); err != nil {

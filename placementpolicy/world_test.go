@@ -59,7 +59,7 @@ type world struct {
 
 	statusMu     sync.Mutex // guards the two below
 	refuseStatus error      // what the API server answers
-	written      []*v1alpha1.PlacementPolicy
+	written      []v1alpha1.PlacementPolicyStatus
 }
 
 // updateStatus plays the API server.
@@ -69,9 +69,7 @@ func (w *world) updateStatus(_ context.Context, policy *unstructured.Unstructure
 	if w.refuseStatus != nil {
 		return w.refuseStatus
 	}
-	p, err := v1alpha1.FromUnstructured(policy)
-	require.NoError(w.t, err)
-	w.written = append(w.written, p)
+	w.written = append(w.written, statusIn(policy))
 	policy.SetResourceVersion(fmt.Sprint(len(w.written)))
 	w.policies.set(policy)
 	return nil
@@ -107,6 +105,7 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 	require.NoError(t, err)
 	w.Plugin = &Plugin{shared: s, handle: w.handle}
 	go s.wakeup.run(w.ctx)
+	go s.narrowing.run(w.ctx)
 	go s.status.run(w.ctx)
 
 	for _, name := range []string{"m1", "m2"} {

@@ -37,6 +37,7 @@ func (s *state) hasNode(obj *v1.Node) bool {
 }
 
 func (s *state) setNode(name string, labels map[string]string) {
+	clear(s.divisions)
 	n := s.nodeFor(name)
 	n.known, n.labels = true, flatten(labels)
 	for _, p := range n.pods {
@@ -50,6 +51,7 @@ func (s *state) removeNode(name string) {
 	if n == nil {
 		return
 	}
+	clear(s.divisions)
 	n.known, n.labels = false, ""
 	for _, p := range n.pods {
 		s.settle(p)

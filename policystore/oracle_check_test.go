@@ -98,8 +98,25 @@ func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 		}
 	}
 
+	x.checkNodes(d)
 	x.checkSimulation(pod, d, want)
 	return want
+}
+
+func (x *tandem) checkNodes(d Decision) {
+	want := map[Group]sets.Set[string]{Target: {}, Other: {}}
+	for name, labels := range x.oracle.nodes {
+		want[d.GroupOf(labels)].Insert(name)
+	}
+	for group, want := range want {
+		got := sets.Set[string]{}
+		for _, names := range x.store.NodesIn(d, group) {
+			got.Insert(names.UnsortedList()...)
+		}
+		if !got.Equal(want) {
+			x.t.Fatalf("NodesIn %s group of policy %s: %v, want %v", group, d.Policy, got, want)
+		}
+	}
 }
 
 // checkSimulation evicts one of the other pods in a simulation, and brings it back.

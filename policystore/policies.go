@@ -77,6 +77,7 @@ func (s *state) removePolicy(key types.NamespacedName) {
 
 // regroup works out anew which pods of its namespace the policy selects, governs and counts where.
 func (s *state) regroup(pol *policy) {
+	clear(s.divisions) // the policy may have been the last one with its node selector
 	ns := s.namespaceFor(pol.key.Namespace)
 	if pol.spec == nil {
 		ns.index.Delete(pol)

@@ -14,6 +14,8 @@ type state struct {
 	nodes      map[string]*node
 	workloads  map[types.UID]*workload
 	pods       map[types.UID]*pod
+	// divisions has those that were asked for, until nodes change.
+	divisions map[divisionKey]division
 	// nominated has the nominated node of the pods that have one: few, and for a short time.
 	nominated map[*pod]string
 
@@ -28,6 +30,7 @@ func newState() *state {
 		nodes:      map[string]*node{},
 		workloads:  map[types.UID]*workload{},
 		pods:       map[types.UID]*pod{},
+		divisions:  map[divisionKey]division{},
 		nominated:  map[*pod]string{},
 	}
 }

@@ -135,13 +135,12 @@ func (r *run) finish(client clientset.Interface, nodes *v1.NodeList) error {
 	return r.check()
 }
 
-// check fails if the pods are not where they belong. BestEffort may miss if the target group is not among the nodes that the
-// scheduler looks at.
+// check fails if the pods are not where they belong.
 func (r *run) check() error {
 	switch {
 	case r.placed.pods != r.Pods:
 		return fmt.Errorf("%d pods were placed, expected %d", r.placed.pods, r.Pods)
-	case r.Variant.governs() && r.placed.misplaced > 0 && !r.TargetJoinsLast:
+	case r.Variant.governs() && r.placed.misplaced > 0:
 		return fmt.Errorf("%d of %d pods are in the wrong group", r.placed.misplaced, r.placed.pods)
 	}
 	return nil

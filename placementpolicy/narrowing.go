@@ -1,0 +1,200 @@
+package placementpolicy
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	resourcehelpers "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+const (
+	// alwaysSampled is how many nodes the scheduler looks at in any case (minFeasibleNodesToFind of k8s.io/kubernetes/pkg/scheduler).
+	alwaysSampled = 100
+	// narrowingTries is in how many sets of nodes a cheap look is had for room.
+	narrowingTries = 2
+	// narrowingTimeout is how long a pod that was narrowed may take to Reserve. After that it has failed.
+	narrowingTimeout = time.Second
+	// narrowingPause is for how long the pods of a policy are not narrowed after one of them has failed.
+	narrowingPause = time.Minute
+)
+
+// narrowing keeps pods to nodes of their preferred group while one of these seems to have room. In a cluster of more than 100 nodes
+// the scheduler stops looking when it has found some that fit, and there may be none of a small group among them. Then no
+// score brings the pod to that group.
+//
+// Whether a node has room is for the scheduler's filters to say. If they find none on all the nodes that a pod was kept to, it is
+// activated, and tried on all nodes.
+type narrowing struct {
+	store     *policystore.Store
+	activator fwk.PodActivator
+
+	mu     sync.Mutex                         // guards the two below
+	tried  map[types.UID]narrowedPod          // the pods that were narrowed and have not come to Reserve
+	paused map[types.NamespacedName]time.Time // the policies whose pods are not narrowed, and until when
+}
+
+type narrowedPod struct {
+	pod    *v1.Pod
+	policy types.NamespacedName
+	since  time.Time
+}
+
+func newNarrowing(store *policystore.Store, activator fwk.PodActivator) *narrowing {
+	return &narrowing{
+		store:     store,
+		activator: activator,
+		tried:     map[types.UID]narrowedPod{},
+		paused:    map[types.NamespacedName]time.Time{},
+	}
+}
+
+// run gives pods that failed another attempt, until ctx is done.
+func (n *narrowing) run(ctx context.Context) { wait.UntilWithContext(ctx, n.retry, narrowingTimeout) }
+
+// nodesFor returns the nodes to keep the pod to; nil if it may go to all. The set must not be changed.
+func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policystore.Decision, snapshot fwk.NodeInfoLister) sets.Set[string] {
+	if n.hasFailed(pod, decision.Policy) {
+		return nil
+	}
+	candidates := n.store.NodesIn(decision, decision.Preferred)
+	if len(candidates) == 0 {
+		return nil
+	}
+	look := newCheapLook(ctx, pod)
+	first := rand.IntN(len(candidates))
+	for i := range min(len(candidates), narrowingTries) {
+		nodes := candidates[(first+i)%len(candidates)]
+		if look.findsRoom(nodes, snapshot) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.tried[pod.UID] = narrowedPod{pod: pod, policy: decision.Policy, since: time.Now()}
+			return nodes
+		}
+	}
+	return nil
+}
+
+// hasFailed reports whether the pod, or another one of the policy not long ago, found no room where it was kept to. Pods that
+// were unschedulable before are taken for such.
+func (n *narrowing) hasFailed(pod *v1.Pod, policy types.NamespacedName) bool {
+	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodScheduled && c.Reason == v1.PodReasonUnschedulable
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if before, ok := n.tried[pod.UID]; ok {
+		n.failLocked(before)
+	}
+	return unschedulable || time.Now().Before(n.paused[policy])
+}
+
+func (n *narrowing) failLocked(p narrowedPod) {
+	delete(n.tried, p.pod.UID)
+	n.paused[p.policy] = time.Now().Add(narrowingPause)
+}
+
+// reserved notes that a node was found for the pod.
+func (n *narrowing) reserved(pod *v1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.tried, pod.UID)
+}
+
+// retry activates the pods that have failed.
+func (n *narrowing) retry(ctx context.Context) {
+	pods := map[string]*v1.Pod{}
+	n.mu.Lock()
+	for _, p := range n.tried {
+		if time.Since(p.since) >= narrowingTimeout {
+			n.failLocked(p)
+			pods[klog.KObj(p.pod).String()] = p.pod
+		}
+	}
+	for policy, until := range n.paused {
+		if time.Now().After(until) {
+			delete(n.paused, policy)
+		}
+	}
+	n.mu.Unlock()
+	if len(pods) > 0 {
+		logger := klog.FromContext(ctx)
+		logger.V(4).Info("Activating pods that found no node among those that their placement policy prefers", "pods", len(pods))
+		n.activator.Activate(logger, pods)
+	}
+}
+
+// cheapLook is what most often keeps a pod from a node.
+type cheapLook struct {
+	logger   klog.Logger
+	pod      *v1.Pod
+	requests v1.ResourceList
+	affinity nodeaffinity.RequiredNodeAffinity
+}
+
+func newCheapLook(ctx context.Context, pod *v1.Pod) cheapLook {
+	return cheapLook{
+		logger:   klog.FromContext(ctx),
+		pod:      pod,
+		requests: resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}),
+		affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+	}
+}
+
+// findsRoom reports whether one of the nodes seems to have room.
+func (l cheapLook) findsRoom(nodes sets.Set[string], snapshot fwk.NodeInfoLister) bool {
+	for name := range nodes {
+		if node, err := snapshot.Get(name); err == nil && l.fits(node) { // else the node is not there yet, or gone
+			return true
+		}
+	}
+	return false
+}
+
+func (l cheapLook) fits(info fwk.NodeInfo) bool {
+	node := info.Node()
+	if node.Spec.Unschedulable || len(info.GetPods()) >= info.GetAllocatable().GetAllowedPodNumber() {
+		return false
+	}
+	for name, quantity := range l.requests {
+		if !hasFree(info, name, quantity) {
+			return false
+		}
+	}
+	if matches, err := l.affinity.Match(node); err != nil || !matches {
+		return false
+	}
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(l.logger, node.Spec.Taints, l.pod.Spec.Tolerations, keepsPodsAway, true)
+	return !untolerated
+}
+
+func hasFree(info fwk.NodeInfo, name v1.ResourceName, wanted resource.Quantity) bool {
+	all, used := info.GetAllocatable(), info.GetRequested()
+	switch name {
+	case v1.ResourceCPU:
+		return wanted.MilliValue() <= all.GetMilliCPU()-used.GetMilliCPU()
+	case v1.ResourceMemory:
+		return wanted.Value() <= all.GetMemory()-used.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return wanted.Value() <= all.GetEphemeralStorage()-used.GetEphemeralStorage()
+	default:
+		return wanted.Value() <= all.GetScalarResources()[name]-used.GetScalarResources()[name]
+	}
+}
+
+func keepsPodsAway(taint *v1.Taint) bool {
+	return taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
+}

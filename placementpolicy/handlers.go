@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
@@ -137,7 +138,7 @@ func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) 
 	}
 	if err != nil {
 		s.store.RejectPolicy(key, err)
-		s.report.invalid(ctx, obj, key, err)
+		klog.FromContext(ctx).Error(err, "Ignoring invalid placement policy until it is mended", "placementPolicy", klog.KObj(obj))
 	}
 }
 

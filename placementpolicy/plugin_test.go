@@ -264,15 +264,14 @@ func TestNewLoadsThePoliciesThatCanBeUsed(t *testing.T) {
 		))
 		plugin, err := New(t.Context(), nil, handle)
 		require.NoError(t, err)
-		synctest.Wait()
-		assert.Empty(t, handle.recorder.recorded(), "nothing keeps the events that are recorded before the scheduler starts its informers")
-
 		handle.factory.Start(t.Context().Done())
 		state, status := (&world{t: t, ctx: t.Context(), Plugin: plugin.(*Plugin)}).preFilter(webPod("p").Obj())
 		require.True(t, status.IsSuccess(), status)
 		s, err := readPreFilterState(state)
 		require.NoError(t, err)
 		assert.Equal(t, "b-good", s.decision.Policy.Name)
+		time.Sleep(3 * standbyDelay)
+		synctest.Wait()
 		assert.Len(t, handle.recorder.recorded(), 2)
 	})
 }

@@ -45,17 +45,19 @@ func newReporter(recorder events.EventRecorder, policies cache.Store) *reporter 
 	return &reporter{recorder: recorder, policies: policies, unfiltered: sets.New[types.NamespacedName]()}
 }
 
-// invalid reports a policy that governs nothing.
-func (r *reporter) invalid(ctx context.Context, policy runtime.Object, key types.NamespacedName, err error) {
-	klog.FromContext(ctx).Error(err, "Ignoring invalid placement policy until it is mended", "placementPolicy", klog.KRef(key.Namespace, key.Name))
-	r.event(policy, ReasonInvalid, "Validating", "it governs no pods until it is mended: "+err.Error())
-}
-
-// conflict reports that other policies govern pods that the policy selects, if its conditions did not say so before.
-func (r *reporter) conflict(policy runtime.Object, before, now []metav1.Condition) {
-	then, conflicted := meta.FindStatusCondition(before, v1alpha1.ConditionConflicted), meta.FindStatusCondition(now, v1alpha1.ConditionConflicted)
-	if conflicted.Status == metav1.ConditionTrue && (then == nil || then.Status != metav1.ConditionTrue || then.Message != conflicted.Message) {
-		r.event(policy, ReasonConflicted, "Governing", conflicted.Message)
+// changed reports what is wrong by the policy's conditions, as far as they did not say so before. It goes with the status, which one
+// replica of the scheduler writes: so each change is reported once.
+func (r *reporter) changed(policy runtime.Object, before, now []metav1.Condition) {
+	for _, c := range now {
+		if then := meta.FindStatusCondition(before, c.Type); then != nil && then.Status == c.Status && then.Message == c.Message {
+			continue
+		}
+		switch {
+		case c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionFalse:
+			r.event(policy, ReasonInvalid, "Validating", "it governs no pods until it is mended: "+c.Message)
+		case c.Type == v1alpha1.ConditionConflicted && c.Status == metav1.ConditionTrue:
+			r.event(policy, ReasonConflicted, "Governing", c.Message)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ const (
 	statusDelay = time.Second
 	// standbyDelay is the delay of a scheduler that has placed nothing yet, since another replica leads, as a rule.
 	standbyDelay = 5 * time.Second
+	// maxMessage is the length in bytes that the API server allows for a condition's message.
+	maxMessage = 32768
 )
 
 // statusWriter writes the status of the policies, beside the scheduling cycles. All replicas of a scheduler have one, and
@@ -118,13 +120,16 @@ func (w *statusWriter) write(ctx context.Context, key types.NamespacedName) {
 	policy.Object["status"] = status
 	switch err := w.update(ctx, policy); {
 	case err == nil:
-		w.report.conflict(policy, old.Conditions, now.Conditions)
+		w.report.changed(policy, old.Conditions, now.Conditions)
 	case apierrors.IsConflict(err): // somebody else has changed it, and the informer will show it
 		w.policyChanged(key)
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		// Nothing that another attempt would change. The policy is enforced all the same.
 		logger.Error(err, "Writing the status of a placement policy: is its CustomResourceDefinition of this version, and may the scheduler update placementpolicies/status, as in examples/deploy?",
 			"placementPolicy", klog.KObj(policy))
+		if info.Err != nil { // tell it all the same: it changes seldom
+			w.report.changed(policy, old.Conditions, now.Conditions)
+		}
 	case ctx.Err() == nil:
 		logger.Error(err, "Writing the status of a placement policy; trying again", "placementPolicy", klog.KObj(policy))
 		w.policyChanged(key)
@@ -167,7 +172,8 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 	}
 	if info.Err != nil {
 		const nothing = "an invalid policy governs no pods"
-		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, info.Err.Error())
+		reason := info.Err.Error()
+		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, reason[:min(len(reason), maxMessage)])
 		set(v1alpha1.ConditionOnTarget, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, nothing)
 		set(v1alpha1.ConditionConflicted, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, nothing)
 		return now

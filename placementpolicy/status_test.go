@@ -3,6 +3,7 @@ package placementpolicy
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,12 +90,9 @@ func (w *world) wait(d time.Duration) []v1alpha1.PlacementPolicyStatus {
 	synctest.Wait()
 	w.statusMu.Lock()
 	defer w.statusMu.Unlock()
-	var statuses []v1alpha1.PlacementPolicyStatus
-	for _, p := range w.written {
-		statuses = append(statuses, p.Status)
-	}
+	written := w.written
 	w.written = nil
-	return statuses
+	return written
 }
 
 // refuse has the API server answer with the error to what follows.
@@ -163,6 +161,54 @@ func TestStatusIsWrittenAgainAfterAFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnInvalidPolicyIsReportedOncePerChange(t *testing.T) {
+	const reported = "default/web-on-spot Warning Invalid Validating: it governs no pods until it is mended: "
+	for name, refused := range map[string]error{
+		"status is written":         nil,
+		"status may not be written": apierrors.NewForbidden(v1alpha1.Resource().GroupResource(), "web-on-spot", errors.New("no such role")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.refuse(refused)
+				w.setPolicy("web-on-spot", invalid)
+				w.wait(3 * standbyDelay)
+				recorded := w.handle.recorder.recorded()
+				require.Len(t, recorded, 1)
+				assert.Contains(t, recorded[0], reported+`invalid placement policy default/web-on-spot: spec.policy.targetSize: Invalid value: "140%"`)
+
+				w.addPods(1)
+				w.wait(3 * standbyDelay)
+				assert.Empty(t, w.handle.recorder.recorded())
+
+				w.setPolicy("web-on-spot", `{podSelector: {}, nodeSelector: {}, weight: heavy}`)
+				w.wait(3 * standbyDelay)
+				recorded = w.handle.recorder.recorded()
+				require.Len(t, recorded, 1)
+				assert.Contains(t, recorded[0], reported+"decoding placement policy default/web-on-spot")
+
+				w.setPolicy("web-on-spot", strict40)
+				w.wait(3 * standbyDelay)
+				assert.Empty(t, w.handle.recorder.recorded())
+			})
+		})
+	}
+}
+
+// The API server refuses longer ones.
+func TestALongErrorIsCutForEventAndCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [`+strings.Repeat(`"not a key", `, 200)+`]}`)
+		written := w.wait(3 * standbyDelay)
+		require.Len(t, written, 1)
+		assert.Len(t, meta.FindStatusCondition(written[0].Conditions, v1alpha1.ConditionAccepted).Message, 32768)
+		recorded := w.handle.recorder.recorded()
+		require.Len(t, recorded, 1)
+		assert.Len(t, recorded[0], len("default/web-on-spot Warning Invalid Validating: ")+1024)
+	})
 }
 
 func TestConflictIsReportedOncePerChange(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -90,7 +91,7 @@ var badPolicies = []struct {
 	},
 }
 
-func TestBadPoliciesAreRefused(t *testing.T) {
+func TestK1ToK4BadPoliciesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, tt := range badPolicies {
@@ -150,6 +151,12 @@ func TestDefinitions(t *testing.T) {
 			assert.Equal(c, "Warning", events[0].Type)
 			assert.Contains(c, events[0].Message, "it governs no pods until it is mended: ")
 			assert.Contains(c, events[0].Message, tt.reported)
+			status, err := w.policyStatus(tt.name)
+			require.NoError(c, err)
+			accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+			require.NotNil(c, accepted)
+			assert.Equal(c, metav1.ConditionFalse, accepted.Status)
+			assert.Contains(c, accepted.Message, tt.reported)
 		})
 	}
 

@@ -32,6 +32,8 @@ type faultyAPI struct {
 
 	bindsFail atomic.Bool   // of three binds one fails, and one is stored but answered with an error
 	binds     atomic.Int32  // how many there were meanwhile
+	bindWaits atomic.Bool   // the next bind
+	release   chan struct{} // the bind that waits, if it is closed
 	down      atomic.Bool   // nothing is answered
 	forgetful atomic.Bool   // the next watch of pods is told to list them anew
 	policies  chan struct{} // if not nil, policies are kept back until it is closed
@@ -77,6 +79,12 @@ func (f *faultyAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.forgetful.Load() && r.URL.Path == "/api/v1/pods" && query.Has("watch"):
 		f.forgetful.Store(false)
 		answer(w, apierrors.NewResourceExpired("forgotten"))
+	case strings.HasSuffix(r.URL.Path, "/binding") && f.bindWaits.CompareAndSwap(true, false):
+		select {
+		case <-f.release:
+			f.proxy.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
 	case f.bindsFail.Load() && strings.HasSuffix(r.URL.Path, "/binding"):
 		switch f.binds.Add(1) % 3 {
 		case 0:
@@ -113,6 +121,34 @@ func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 	w.requireSplit("web", 40, 60)
 	t.Logf("%d binds", api.binds.Load())
 	assert.Greater(t, int(api.binds.Load()), 133, "a third of the binds had to be done again")
+}
+
+// TestB8 deletes a pod that the scheduler is about to bind. The bind then fails, and Unreserve comes after the delete event.
+func TestB8PodDeletedWhileItIsReserved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	api := &faultyAPI{release: make(chan struct{})}
+	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
+	w.addNodes("m1 o1")
+	w.setPolicy("web", strict40)
+	w.createPods("web", 9)
+	w.requireSplit("web", 3, 6)
+
+	api.bindWaits.Store(true)
+	w.createPods("deleted", 1)
+	w.eventually(func(c *assert.CollectT) {
+		counted, err := w.schedulerCounts()
+		require.NoError(c, err)
+		require.Equal(c, counts{Qualifying: 10, Managed: 4, Other: 6, Target: 4}, counted["web"])
+	})
+	w.deletePods("deleted-1")
+	w.requireSplit("web", 3, 6)
+	close(api.release)
+	w.eventually(func(c *assert.CollectT) {
+		require.Equal(c, 1, w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "error"}))
+	})
+	w.createPods("more", 1)
+	w.requireSplit("web", 4, 6)
 }
 
 // TestB5 takes the API away from the scheduler. Of pods that are deleted meanwhile it learns only by their absence.

@@ -72,7 +72,7 @@ func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 
 // TestPodsThatCannotBePlacedStayAsleep counts the attempts. It does not run beside other tests: see TestRejectedPodIsWoken.
 func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
-	const waiting = 100
+	const waiting = 5000
 	w := newWorld(t)
 	w.startScheduler(schedulerOptions{})
 	attempts := func() int {
@@ -83,6 +83,7 @@ func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	w.createPod("first", "web")
 	w.requireOn("m", 1)
 	w.createPods("waiting", waiting)
+	w.eventually(func(c *assert.CollectT) { require.GreaterOrEqual(c, attempts(), waiting) })
 	w.requirePending("web", waiting)
 	before := attempts()
 	assert.Equal(t, waiting, before, "one for each pod")

@@ -74,7 +74,8 @@ func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	const waiting = 5000
 	w := newWorld(t)
-	w.startScheduler(schedulerOptions{})
+	// With its default of 50 requests a second the scheduler would take minutes to say of each pod why it waits.
+	w.startScheduler(schedulerOptions{Config: append(exampleConfig(t, w.namespace), "clientConnection: {qps: 2000, burst: 2000}\n"...)})
 	attempts := func() int {
 		return w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "unschedulable"})
 	}
@@ -83,7 +84,7 @@ func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	w.createPod("first", "web")
 	w.requireOn("m", 1)
 	w.createPods("waiting", waiting)
-	w.eventually(func(c *assert.CollectT) { require.GreaterOrEqual(c, attempts(), waiting) })
+	require.Eventually(t, func() bool { return attempts() >= waiting }, waitTimeout, time.Second)
 	w.requirePending("web", waiting)
 	before := attempts()
 	assert.Equal(t, waiting, before, "one for each pod")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -30,6 +31,9 @@ const (
 	statusDelay = time.Second
 	// standbyDelay is the delay of a scheduler that has placed nothing yet, since another replica leads, as a rule.
 	standbyDelay = 5 * time.Second
+	// statusQPS and statusBurst bound the writes for all policies together, however many change at once.
+	statusQPS   = 10
+	statusBurst = 20
 	// maxMessage is the length in bytes that the API server allows for a condition's message.
 	maxMessage = 32768
 )
@@ -44,6 +48,7 @@ type statusWriter struct {
 	update   func(ctx context.Context, policy *unstructured.Unstructured) error
 	report   *reporter
 	queue    workqueue.TypedDelayingInterface[types.NamespacedName]
+	writes   flowcontrol.RateLimiter
 
 	// placing: this instance has placed a pod.
 	placing atomic.Bool
@@ -64,6 +69,7 @@ func newStatusWriter(store *policystore.Store, policies cache.Store, waiting fun
 		update:   update,
 		report:   report,
 		queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		writes:   flowcontrol.NewTokenBucketRateLimiter(statusQPS, statusBurst),
 		changed:  sets.New[types.NamespacedName](),
 		wrong:    map[types.NamespacedName]string{},
 	}
@@ -118,7 +124,9 @@ func (w *statusWriter) write(ctx context.Context, key types.NamespacedName) {
 	}
 	policy = policy.DeepCopy()
 	policy.Object["status"] = status
-	switch err := w.update(ctx, policy); {
+	err = w.update(ctx, policy)
+	_ = w.writes.Wait(ctx) // here, so that the next status is not worked out before it may be written
+	switch {
 	case err == nil:
 		w.report.changed(policy, old.Conditions, now.Conditions)
 	case apierrors.IsConflict(err): // somebody else has changed it, and the informer will show it

@@ -2,6 +2,7 @@ package placementpolicy
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,24 @@ func TestStatusIsWrittenAtMostOnceASecondAndOnlyIfItChanged(t *testing.T) {
 		w.addPods(1)
 		w.pods.remove(w.get("web-10"))
 		assert.Empty(t, w.wait(time.Minute), "it is as it was")
+	})
+}
+
+func TestStatusesOfManyPoliciesAreWrittenAtALimitedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		w.reserve(w.addPods(1)[0], "o1") // so it leads
+		w.wait(time.Minute)
+
+		for i := range 100 {
+			w.setPolicy(fmt.Sprint("policy-", i), strict40)
+		}
+		burst := len(w.wait(statusDelay))
+		assert.Equal(t, statusBurst+1, burst)
+		assert.InDelta(t, statusQPS, len(w.wait(time.Second)), 1)
+		rest := len(w.wait(time.Minute))
+		assert.Greater(t, rest, 60)
 	})
 }
 

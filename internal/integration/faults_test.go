@@ -123,32 +123,60 @@ func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 	assert.Greater(t, int(api.binds.Load()), 133, "a third of the binds had to be done again")
 }
 
-// TestB8 deletes a pod that the scheduler is about to bind. The bind then fails, and Unreserve comes after the delete event.
-func TestB8PodDeletedWhileItIsReserved(t *testing.T) {
+// TestReservedPod has the bind of a pod wait, for which the scheduler has taken the last place in the target group.
+func TestReservedPod(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	api := &faultyAPI{release: make(chan struct{})}
-	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
-	w.addNodes("m1 o1")
-	w.setPolicy("web", strict40)
-	w.createPods("web", 9)
-	w.requireSplit("web", 3, 6)
+	tests := []struct {
+		name    string
+		event   func(*world)
+		managed int // what is counted then, and after the bind was tried
+		other   int
+		failed  int // binds
+	}{
+		{"UpdatedWithoutANode", func(w *world) {
+			w.patchPod("reserved-1", "metadata: {annotations: {example.com/seen: here}}")
+			w.createPod("marker", "marker") // when this is placed, the scheduler has seen the update
+			w.requirePlaced("marker", "")
+		}, 4, 6, 0},
+		{"B8Deleted", func(w *world) { w.deletePods("reserved-1") }, 3, 6, 1},
+		{"BoundToAnotherNode", func(w *world) {
+			require.NoError(w.t, w.Client().CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "reserved-1"},
+				Target:     v1.ObjectReference{Kind: "Node", Name: w.nodeName("o1")},
+			}, metav1.CreateOptions{}))
+		}, 3, 7, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			api := &faultyAPI{release: make(chan struct{})}
+			w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
+			w.addNodes("m1 o1")
+			w.setPolicy("web", strict40)
+			w.createPods("web", 9)
+			w.requireSplit("web", 3, 6)
+			requireCounted := func(managed, other int) {
+				t.Helper()
+				w.eventually(func(c *assert.CollectT) {
+					counted, err := w.schedulerCounts()
+					require.NoError(c, err)
+					assert.Equal(c, []int{managed, other}, []int{counted["web"].Managed, counted["web"].Other})
+				})
+			}
 
-	api.bindWaits.Store(true)
-	w.createPods("deleted", 1)
-	w.eventually(func(c *assert.CollectT) {
-		counted, err := w.schedulerCounts()
-		require.NoError(c, err)
-		require.Equal(c, counts{Qualifying: 10, Managed: 4, Other: 6, Target: 4}, counted["web"])
-	})
-	w.deletePods("deleted-1")
-	w.requireSplit("web", 3, 6)
-	close(api.release)
-	w.eventually(func(c *assert.CollectT) {
-		require.Equal(c, 1, w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "error"}))
-	})
-	w.createPods("more", 1)
-	w.requireSplit("web", 4, 6)
+			api.bindWaits.Store(true)
+			w.createPods("reserved", 1)
+			requireCounted(4, 6)
+			tt.event(w)
+			requireCounted(tt.managed, tt.other)
+			close(api.release)
+			w.eventually(func(c *assert.CollectT) {
+				require.Equal(c, tt.failed, w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "error"}))
+			})
+			w.requireSplit("web", tt.managed, tt.other)
+		})
+	}
 }
 
 // TestB5 takes the API away from the scheduler. Of pods that are deleted meanwhile it learns only by their absence.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -281,6 +282,31 @@ func TestE2NodeThatLosesItsLabelLeavesTheGroup(t *testing.T) {
 	w.scale("web", 15)
 	w.requireSplit("web", 5, 10)
 	assert.Len(t, w.podsOn("m2"), 5)
+}
+
+func TestNodeThatComesBackWithItsPods(t *testing.T) {
+	t.Parallel()
+	w := fourOfTen(t, strict40)
+	w.deleteNode("m1")
+	w.requireCounts("web", 10, 0, 6)
+	w.addNodes("m1")
+	w.requireSplit("web", 4, 6)
+}
+
+func TestGatedPodsDoNotCountUntilTheyMayBePlaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addNodes("m1 o1")
+	w.setPolicy("web", strict40)
+	w.createPods("gated", 5, func(pod *v1.PodTemplateSpec) {
+		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+	})
+	w.createPods("web", 5)
+	w.requireSplit("web", 2, 3)
+	for i := range 5 {
+		w.patchPod(fmt.Sprint("gated-", i+1), "spec: {schedulingGates: null}")
+	}
+	w.requireSplit("web", 4, 6)
 }
 
 func TestF1EditedPolicy(t *testing.T) {

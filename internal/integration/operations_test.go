@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestI1TargetGroupWithoutRoom has free slots in the other group only. An autoscaler that does not know the policy takes them to be
@@ -80,13 +79,11 @@ func TestM1EventSaysWhy(t *testing.T) {
 	w.createPod("high", "web", onlyOn("m"), priority("high"))
 	w.requirePending("web", 1)
 	w.eventually(func(c *assert.CollectT) {
-		events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{
-			FieldSelector: "involvedObject.kind=Pod,involvedObject.name=high,reason=FailedScheduling",
-		})
+		events, err := w.failedScheduling("high")
 		require.NoError(c, err)
-		require.Len(c, events.Items, 1)
-		assert.Contains(c, events.Items[0].Message, "1 placement policy "+w.namespace+"/web: target group full (2 of 0 pods; 3 qualify)")
-		assert.Contains(c, events.Items[0].Message, "Preemption is not helpful for scheduling")
+		require.Len(c, events, 1)
+		assert.Contains(c, events[0].Message, "1 placement policy "+w.namespace+"/web: target group full (2 of 0 pods; 3 qualify)")
+		assert.Contains(c, events[0].Message, "Preemption is not helpful for scheduling")
 	})
 	w.requireCounts("web", 3, 2, 0)
 }

@@ -106,28 +106,26 @@ func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	w.createPod("marker", "marker", func(pod *v1.PodTemplateSpec) { pod.Spec.NodeSelector["marker"] = "here" })
 	w.requirePlaced("marker", "m1")
 	w.eventually(func(c *assert.CollectT) {
-		failures, err := w.failures("marker") // it may be tried before its node's new label is known
+		events, err := w.failedScheduling("marker") // it may be tried before its node's new label is known
 		require.NoError(c, err)
+		failures := 0
+		for _, event := range events {
+			failures++
+			if event.Series != nil {
+				failures += int(event.Series.Count) - 1
+			}
+		}
 		require.Equal(c, before+failures, attempts())
 	})
 	assert.Len(t, w.podsOn(""), waiting)
 }
 
-// failures is how many events say that the pod could not be placed.
-func (w *world) failures(pod string) (n int, err error) {
+// failedScheduling returns the events that say that the pod could not be placed.
+func (w *world) failedScheduling(pod string) ([]v1.Event, error) {
 	events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + pod + ",reason=FailedScheduling",
 	})
-	if err != nil {
-		return 0, err
-	}
-	for _, event := range events.Items {
-		n++
-		if event.Series != nil {
-			n += int(event.Series.Count) - 1
-		}
-	}
-	return n, nil
+	return events.Items, err
 }
 
 // TestM1ReasonSaysWhy checks the whole message. It does not run beside other tests, whose nodes would be in it.

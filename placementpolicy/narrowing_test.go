@@ -210,13 +210,6 @@ func TestAPodThatIsTriedAgainBeforeItIsActivatedIsTriedOnAllNodes(t *testing.T) 
 	})
 }
 
-// activatedWithin returns how often each pod is activated in this time.
-func (w *world) activatedWithin(duration time.Duration) map[string]int {
-	time.Sleep(duration)
-	synctest.Wait()
-	return w.handle.activated()
-}
-
 func TestAReservedPodHasNotFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLargeWorld(t, bestEffort40)

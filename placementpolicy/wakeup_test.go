@@ -22,7 +22,12 @@ const (
 
 // activated returns how often the pods were activated after what has happened so far. The clock is a fake one.
 func (w *world) activated() map[string]int {
-	time.Sleep(2 * wakeupDelay)
+	return w.activatedWithin(2 * wakeupDelay)
+}
+
+// activatedWithin returns how often each pod is activated in this time.
+func (w *world) activatedWithin(duration time.Duration) map[string]int {
+	time.Sleep(duration)
 	synctest.Wait()
 	return w.handle.activated()
 }

@@ -39,7 +39,7 @@ type faultyAPI struct {
 	policies  chan struct{} // if not nil, policies are kept back until it is closed
 }
 
-// serve starts the API and returns the path of a kubeconfig for it.
+// serve starts the API, which ends with the world, and returns the path of a kubeconfig for it.
 func (f *faultyAPI) serve(w *world) (kubeconfig string) {
 	w.t.Helper()
 	config, err := clientcmd.LoadFromFile(w.kubeconfig)
@@ -56,8 +56,7 @@ func (f *faultyAPI) serve(w *world) (kubeconfig string) {
 	f.Server = httptest.NewUnstartedServer(f)
 	f.Config.ErrorLog = f.proxy.ErrorLog
 	f.StartTLS() // without TLS the scheduler would not send its token
-	w.t.Cleanup(f.Close)
-	w.t.Cleanup(f.CloseClientConnections)
+	w.apis = append(w.apis, f)
 
 	server.Server = f.URL
 	server.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})

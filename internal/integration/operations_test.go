@@ -81,9 +81,11 @@ func TestM1EventSaysWhy(t *testing.T) {
 	w.eventually(func(c *assert.CollectT) {
 		events, err := w.failedScheduling("high")
 		require.NoError(c, err)
-		require.Len(c, events, 1)
-		assert.Contains(c, events[0].Message, "1 placement policy "+w.namespace+"/web: target group full (2 of 0 pods; 3 qualify)")
-		assert.Contains(c, events[0].Message, "Preemption is not helpful for scheduling")
+		require.NotEmpty(c, events) // the nodes of other tests may have it tried again
+		for _, event := range events {
+			assert.Contains(c, event.Message, "1 placement policy "+w.namespace+"/web: target group full (2 of 0 pods; 3 qualify)")
+			assert.Contains(c, event.Message, "Preemption is not helpful for scheduling")
+		}
 	})
 	w.requireCounts("web", 3, 2, 0)
 }

@@ -43,6 +43,7 @@ type world struct {
 	scheduler     *controlplane.Scheduler
 	schedulerName string // of the pods
 	own           []*controlplane.Scheduler
+	apis          []*faultyAPI // of its schedulers
 	invalid       []string // names of policies that are, which recount leaves out
 }
 
@@ -107,6 +108,9 @@ func (w *world) explain() {
 func (w *world) remove() {
 	for _, scheduler := range w.own {
 		scheduler.Kill()
+	}
+	for _, api := range w.apis {
+		api.Close() // which waits for the requests of schedulers that live
 	}
 	client := w.Client().CoreV1()
 	for _, err := range []error{

@@ -1,6 +1,7 @@
 package placementpolicy
 
 import (
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,25 +16,26 @@ const podGroupStateKey fwk.StateKey = "PodGroup" + Name
 // podGroupState is the decisions for the first pods of a pod group, one for each cohort. Those for the other pods count
 // the pods before, which are reserved only in a simulation.
 type podGroupState struct {
-	first []policystore.Decision
+	first map[policystore.CohortID]policystore.Decision
 }
 
-// Clone copies the list, which grows.
-func (s *podGroupState) Clone() fwk.StateData { return &podGroupState{first: slices.Clone(s.first)} }
+// Clone copies the map, which grows.
+func (s *podGroupState) Clone() fwk.StateData { return &podGroupState{first: maps.Clone(s.first)} }
 
 // firstOfGroup returns the decision that was taken for the first pod of the group that is in the same cohort.
 func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) policystore.Decision {
 	data, _ := group.Read(podGroupStateKey)
 	s, ok := data.(*podGroupState)
 	if !ok {
-		s = &podGroupState{}
+		s = &podGroupState{first: map[policystore.CohortID]policystore.Decision{}}
 		group.Write(podGroupStateKey, s)
 	}
-	if i := slices.IndexFunc(s.first, decision.SameCohort); i >= 0 {
-		return s.first[i]
+	first, ok := s.first[decision.Cohort()]
+	if !ok {
+		first = decision
+		s.first[decision.Cohort()] = first
 	}
-	s.first = append(s.first, decision)
-	return decision
+	return first
 }
 
 // withoutEvicted returns the decision without the pods that the scheduler has taken out of its snapshot, and whether there

@@ -29,20 +29,8 @@ type wakeup struct {
 	// mu guards the two below. It is taken before the store's lock, never while that is held; and while mu is held, the
 	// scheduler is not called.
 	mu       sync.Mutex
-	byPolicy map[types.NamespacedName]map[types.UID]waitingPod
+	lines    map[types.NamespacedName]*line
 	policyOf map[types.UID]types.NamespacedName
-}
-
-// waitingPod is a pod that was kept out of a group.
-type waitingPod struct {
-	pod *v1.Pod
-	// decision was taken in the pod's last cycle. For the member of a pod group it is the first one of the group's cycle,
-	// which counts no reservations for other members, since these were undone at its end.
-	decision policystore.Decision
-	member   bool
-	// yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not
-	// know to be nominated. What ends that cannot be told from the decision, so any change may.
-	yields bool
 }
 
 func newWakeup(store *policystore.Store, pods corelisters.PodLister, activator fwk.PodActivator) *wakeup {
@@ -51,7 +39,7 @@ func newWakeup(store *policystore.Store, pods corelisters.PodLister, activator f
 		pods:      pods,
 		activator: activator,
 		queue:     workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		byPolicy:  map[types.NamespacedName]map[types.UID]waitingPod{},
+		lines:     map[types.NamespacedName]*line{},
 		policyOf:  map[types.UID]types.NamespacedName{},
 	}
 }
@@ -63,14 +51,14 @@ func (w *wakeup) run(ctx context.Context) { forEach(ctx, w.queue, w.activate) }
 func (w *wakeup) add(waiting waitingPod) {
 	pod, policy := waiting.pod, waiting.decision.Policy
 	w.mu.Lock()
-	if before, ok := w.byPolicy[w.policyOf[pod.UID]][pod.UID]; ok {
-		waiting.yields = waiting.yields || before.yields
+	if l := w.lines[w.policyOf[pod.UID]]; l != nil {
+		waiting.yields = waiting.yields || l.pods[pod.UID].yields
 		w.removeLocked(pod.UID)
 	}
-	if w.byPolicy[policy] == nil {
-		w.byPolicy[policy] = map[types.UID]waitingPod{}
+	if w.lines[policy] == nil {
+		w.lines[policy] = &line{pods: map[types.UID]*waitingPod{}}
 	}
-	w.byPolicy[policy][pod.UID] = waiting
+	w.lines[policy].pods[pod.UID] = &waiting
 	w.policyOf[pod.UID] = policy
 	w.mu.Unlock()
 
@@ -81,22 +69,9 @@ func (w *wakeup) add(waiting waitingPod) {
 		return
 	}
 	// ... and that it may go to the group now.
-	if w.letsIn(waiting) {
+	if decision, _ := w.store.Decide(pod); waiting.places(decision) > 0 {
 		w.queue.AddAfter(policy, wakeupDelay)
 	}
-}
-
-// letsIn reports whether the store may now let the pod in where it was kept out.
-func (w *wakeup) letsIn(waiting waitingPod) bool {
-	now, governed := w.store.Decide(waiting.pod)
-	if !governed || now.AllowsMoreThan(waiting.decision) {
-		return true
-	}
-	// A group that was open may still have had too few places for all members.
-	then := waiting.decision
-	return waiting.member &&
-		(now.Quota(policystore.Target)-now.Managed > then.Quota(policystore.Target)-then.Managed ||
-			now.Quota(policystore.Other)-now.Other > then.Quota(policystore.Other)-then.Other)
 }
 
 // remove drops the pod, which is placed, gone, or tried again.
@@ -112,9 +87,9 @@ func (w *wakeup) removeLocked(uid types.UID) {
 		return
 	}
 	delete(w.policyOf, uid)
-	delete(w.byPolicy[policy], uid)
-	if len(w.byPolicy[policy]) == 0 {
-		delete(w.byPolicy, policy)
+	delete(w.lines[policy].pods, uid)
+	if len(w.lines[policy].pods) == 0 {
+		delete(w.lines, policy)
 	}
 }
 
@@ -130,10 +105,7 @@ func (w *wakeup) reconsider(uid types.UID) {
 
 // policyChanged is the store's subscriber.
 func (w *wakeup) policyChanged(policy types.NamespacedName) {
-	w.mu.Lock()
-	waiting := len(w.byPolicy[policy]) > 0
-	w.mu.Unlock()
-	if waiting {
+	if w.count(policy) > 0 {
 		w.queue.AddAfter(policy, wakeupDelay)
 	}
 }
@@ -142,19 +114,26 @@ func (w *wakeup) policyChanged(policy types.NamespacedName) {
 func (w *wakeup) count(policy types.NamespacedName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.byPolicy[policy])
+	if l := w.lines[policy]; l != nil {
+		return len(l.pods)
+	}
+	return 0
 }
 
-// activate activates those of the policy's waiting pods that are let in where they were kept out. They are not struck off
-// the list before they are tried again: the scheduler lets a pod wait that is just evicting others, and counts on the
-// plugin that kept it out to activate it once the last of those is gone.
+// activate activates the policy's waiting pods whose turn it is, again if they were not tried since: the scheduler lets a pod wait that is
+// just evicting others, and counts on the plugin that kept it out to activate it once the last of those is gone.
 func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
 	logger := klog.FromContext(ctx)
 	pods := map[string]*v1.Pod{}
 	w.mu.Lock()
-	for _, waiting := range w.byPolicy[policy] {
-		if waiting.yields || w.letsIn(waiting) {
-			pods[klog.KObj(waiting.pod).String()] = waiting.pod
+	if l := w.lines[policy]; l != nil {
+		now := time.Now()
+		next, nextTurn := l.next(w.store, now)
+		for _, pod := range next {
+			pods[klog.KObj(pod).String()] = pod
+		}
+		if !nextTurn.IsZero() {
+			w.queue.AddAfter(policy, nextTurn.Sub(now))
 		}
 	}
 	w.mu.Unlock()

@@ -343,7 +343,7 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 				require.Len(t, w.wakeup.policyOf, 1)
 				tt.end(w, pod)
 				assert.Empty(t, w.wakeup.policyOf)
-				assert.Empty(t, w.wakeup.byPolicy)
+				assert.Empty(t, w.wakeup.lines)
 			})
 		})
 	}

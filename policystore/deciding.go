@@ -6,6 +6,7 @@ import v1 "k8s.io/api/core/v1"
 func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	p := s.pods[uidOf(obj)]
 	var pol *policy
+	var labels flatLabels
 	var c *cohort
 	var w *workload
 	var priority int32
@@ -13,22 +14,24 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	case p == nil:
 		f := factsOf(obj)
 		if pol = s.governingFor(obj); pol != nil {
-			c = pol.cohorts[pick(obj.Labels, pol.spec.MatchLabelKeys)]
+			labels = pick(obj.Labels, pol.spec.MatchLabelKeys)
+			c = pol.cohorts[labels]
 		}
 		w, priority = s.workloads[f.workload], f.priority
 	case p.cohort != nil:
 		c, w, priority = p.cohort, p.workload, p.priority
-		pol = c.policy
+		pol, labels = c.policy, c.labels
 	default:
 		if pol = p.labelSet.governing(); pol != nil {
-			c = pol.cohorts[p.labelSet.cohortLabels]
+			labels = p.labelSet.cohortLabels
+			c = pol.cohorts[labels]
 		}
 		w, priority = p.workload, p.priority
 	}
 	if pol == nil {
 		return Decision{}, false
 	}
-	d = Decision{Policy: pol.key, spec: pol.spec, cohort: c, priority: priority}
+	d = Decision{Policy: pol.key, spec: pol.spec, labels: labels, cohort: c, priority: priority}
 	if c == nil {
 		d.Qualifying = 1
 		d.Size = max(1, w.wants())

@@ -2,6 +2,7 @@ package policystore
 
 import (
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,8 +50,11 @@ type Decision struct {
 	// Preferred is the group in which the pod keeps the ratio of what is placed exact.
 	Preferred Group
 
-	spec     *compiledPolicy
-	cohort   *cohort // only to tell whether another pod is of the same; nil if the pod is the first
+	spec *compiledPolicy
+	// labels are those that the cohort's pods agree on. cohort is only to tell whether another pod is of the same; nil if the
+	// pod is the first.
+	labels   flatLabels
+	cohort   *cohort
 	priority int32
 	// added and removed are the pods that are counted, or not counted, other than the store has them. They are never
 	// changed in place, since copies share them.
@@ -104,17 +108,30 @@ func (d Decision) Allows(g Group) bool {
 	return d.EnforcementMode() != Strict || d.placed(g) < d.Quota(g)
 }
 
-// AllowsMoreThan reports whether this decision may let the pod onto nodes that the earlier one kept it from: because a
-// group is open that was not, or because a policy now governs the pod, or divides the nodes, in another way.
-func (d Decision) AllowsMoreThan(earlier Decision) bool {
+// NewPlaces returns how many pods of the cohort may go where the earlier decision about the pod did not let it go: into a
+// group that is open and was not. Nothing limits them if another policy or none governs the pod now, or if the policy
+// divides the pods or the nodes in another way: that is [math.MaxInt].
+func (d Decision) NewPlaces(earlier Decision) int {
 	if d.Policy != earlier.Policy || !d.spec.sameGrouping(earlier.spec) {
-		return true
+		return math.MaxInt
 	}
-	return d.Allows(Target) && !earlier.Allows(Target) || d.Allows(Other) && !earlier.Allows(Other)
+	places := 0
+	for _, g := range []Group{Target, Other} {
+		if d.Allows(g) && !earlier.Allows(g) {
+			places += d.Quota(g) - d.placed(g)
+		}
+	}
+	return places
 }
 
-// SameCohort reports whether both decisions are about pods of the same cohort; it is false for a cohort's first pod.
-func (d Decision) SameCohort(o Decision) bool { return d.cohort != nil && d.cohort == o.cohort }
+// CohortID identifies a cohort. It is comparable. The zero value stands for pods that no policy governs.
+type CohortID struct {
+	policy types.NamespacedName
+	labels flatLabels
+}
+
+// Cohort returns which cohort the decision counts.
+func (d Decision) Cohort() CohortID { return CohortID{d.Policy, d.labels} }
 
 // OnlyGroup returns the group in which a Strict policy of 0% or 100% wants all pods, however many there are; ok is false
 // for any other policy.

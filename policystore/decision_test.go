@@ -2,6 +2,7 @@ package policystore_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -149,19 +150,20 @@ func TestOnlyGroup(t *testing.T) {
 	}
 }
 
-func TestAllowsMoreThan(t *testing.T) {
+func TestNewPlaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
-		want   bool
+		want   int
 	}{
-		"nothing changes":         {func(*world) {}, false},
-		"a place is taken":        {func(w *world) { w.create(1, onNode("o1")) }, false},
-		"a pod is replaced":       {func(w *world) { w.remove(w.on("m1")[0]); w.create(1) }, true},
-		"the target rises":        {func(w *world) { w.set(must(policystore.Strict, "80%")) }, true},
-		"the target sinks":        {func(w *world) { w.set(must(policystore.Strict, "20%")) }, false},
-		"the mode is relaxed":     {func(w *world) { w.set(must(policystore.BestEffort, "40%")) }, true},
-		"nodes change group":      {func(w *world) { p := must(policystore.Strict, "40%"); p.Action = policystore.MustNot; w.set(p) }, true},
-		"another policy takes it": {func(w *world) { p := must(policystore.Strict, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, true},
+		"nothing changes":         {func(*world) {}, 0},
+		"a place is taken":        {func(w *world) { w.create(1, onNode("o1")) }, 0},
+		"a pod is replaced":       {func(w *world) { w.remove(w.on("m1")[0]); w.create(1) }, 1},
+		"the target rises":        {func(w *world) { w.set(must(policystore.Strict, "80%")) }, 4},
+		"the target sinks":        {func(w *world) { w.set(must(policystore.Strict, "20%")) }, 0},
+		"the mode is relaxed":     {func(w *world) { w.set(must(policystore.BestEffort, "40%")) }, math.MaxInt},
+		"nodes change group":      {func(w *world) { p := must(policystore.Strict, "40%"); p.Action = policystore.MustNot; w.set(p) }, math.MaxInt},
+		"another policy takes it": {func(w *world) { p := must(policystore.Strict, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, math.MaxInt},
+		"the policy is removed":   {func(w *world) { w.RemovePolicy(must(policystore.Strict, "40%").NamespacedName) }, math.MaxInt},
 	} {
 		w := newCluster(t, must(policystore.Strict, "40%"))
 		w.create(4, onNode("m1"))
@@ -169,6 +171,6 @@ func TestAllowsMoreThan(t *testing.T) {
 		earlier, _ := w.Decide(newPod("pod"))
 		tc.change(w)
 		later, _ := w.Decide(newPod("pod"))
-		assert.Equal(t, tc.want, later.AllowsMoreThan(earlier), name)
+		assert.Equal(t, tc.want, later.NewPlaces(earlier), name)
 	}
 }

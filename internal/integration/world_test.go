@@ -44,7 +44,7 @@ type world struct {
 	schedulerName string // of the pods
 	own           []*controlplane.Scheduler
 	apis          []*faultyAPI // of its schedulers
-	invalid       []string // names of policies that are, which recount leaves out
+	invalid       []string     // names of policies that are, which recount leaves out
 }
 
 // newWorld returns a world whose pods the shared scheduler places.

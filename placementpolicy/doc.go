@@ -22,9 +22,9 @@
 //	Reserve    counts the pod as placed, in one step with a last check
 //	Unreserve  undoes that, if the pod has not turned out to be bound
 //
-// A pod that the plugin has kept out of a group is tried again when the group opens: as many of them as there are places. Pods that no policy governs cost a
-// map lookup. The plugin writes nothing to the API server on the way of a pod. Beside it, it keeps the status of the policies up to
-// date, and records events on those that cannot be followed.
+// A pod that the plugin has kept out of a group is tried again when the group opens: as many of them as there are places.
+// Pods that no policy governs cost a map lookup. The plugin writes nothing to the API server on the way of a pod. Beside it,
+// it keeps the status of the policies up to date, and records events on those that cannot be followed.
 //
 // The package needs no k8s.io/kubernetes, so it compiles into any scheduler distribution.
 package placementpolicy

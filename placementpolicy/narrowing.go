@@ -3,7 +3,6 @@ package placementpolicy
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -67,7 +66,13 @@ func (n *narrowing) run(ctx context.Context) { wait.UntilWithContext(ctx, n.retr
 
 // nodesFor returns the nodes to keep the pod to; nil if it may go to all. The set must not be changed.
 func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policystore.Decision, snapshot fwk.NodeInfoLister) sets.Set[string] {
-	if n.hasFailed(pod, decision.Policy) {
+	n.mu.Lock()
+	if before, ok := n.tried[pod.UID]; ok {
+		n.failLocked(before) // or it would not have come back
+	}
+	paused := time.Now().Before(n.paused[decision.Policy])
+	n.mu.Unlock()
+	if paused {
 		return nil
 	}
 	candidates := n.store.NodesIn(decision, decision.Preferred)
@@ -88,20 +93,7 @@ func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policyst
 	return nil
 }
 
-// hasFailed reports whether the pod, or another one of the policy not long ago, found no room where it was kept to. Pods that
-// were unschedulable before are taken for such.
-func (n *narrowing) hasFailed(pod *v1.Pod, policy types.NamespacedName) bool {
-	unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodScheduled && c.Reason == v1.PodReasonUnschedulable
-	})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if before, ok := n.tried[pod.UID]; ok {
-		n.failLocked(before)
-	}
-	return unschedulable || time.Now().Before(n.paused[policy])
-}
-
+// failLocked notes that the pod found no node among those that it was kept to.
 func (n *narrowing) failLocked(p narrowedPod) {
 	delete(n.tried, p.pod.UID)
 	n.paused[p.policy] = time.Now().Add(narrowingPause)

@@ -112,8 +112,7 @@ func TestPodsAreKeptToThePreferredGroupWhileItHasRoom(t *testing.T) {
 			}
 		}},
 		{name: "it is nominated for a node", pod: webPod("p").NominatedNodeName("o1")},
-		{name: "it was unschedulable before", pod: webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonUnschedulable)},
-		{name: "its gates are gone", pod: webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonSchedulingGated), want: m},
+		{name: "it has waited for a node", pod: webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonUnschedulable), want: m},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -150,14 +150,14 @@ func BenchmarkRemoveAndAddPod(b *testing.B) {
 	})
 }
 
-func BenchmarkReserveAndUnreserve(b *testing.B) {
+func BenchmarkReserveAndForget(b *testing.B) {
 	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
 		pod, node := w.pendingPod(c), c.Node(2).Name
 		state, _ := w.preFilter(pod)
 		require.True(b, w.Reserve(w.ctx, state, pod, node).IsSuccess())
 		for b.Loop() {
 			w.Reserve(w.ctx, state, pod, node)
-			w.Unreserve(w.ctx, state, pod, node)
+			w.store.ForgetPod(pod)
 		}
 	})
 }

@@ -21,7 +21,8 @@ func TestL1CycleCostsTheSameWithMorePods(t *testing.T) {
 		pod := webPod("pending").Label("app", "app-0").Obj()
 		w.pods.set(pod)
 		return testing.AllocsPerRun(100, func() {
-			w.Unreserve(w.ctx, nil, pod, w.cycle(pod))
+			w.cycle(pod)
+			w.store.ForgetPod(pod)
 		})
 	}
 	few := allocations(5, 1, 100)

@@ -15,6 +15,7 @@ import (
 // has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	pl.narrowing.reserved(pod)
+	pl.confirmer.remove(pod)
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
 		if preFilterRan(state) && !state.IsPodGroupSchedulingCycle() {
@@ -36,9 +37,12 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return nil
 }
 
-// Unreserve ends the reservation. A pod that the API server has shown as bound stays counted.
-func (pl *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	if pl.store.ForgetPod(pod) {
+// Unreserve ends the reservation, once it is certain that the pod was not bound all the same. A pod that the API server has shown as
+// bound stays counted.
+func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if !state.IsPodGroupSchedulingCycle() {
+		pl.confirmer.add(pod)
+	} else if pl.store.ForgetPod(pod) { // nothing was bound
 		reservationsUndone.Inc()
 	}
 }

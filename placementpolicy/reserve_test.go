@@ -2,9 +2,11 @@ package placementpolicy
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -83,6 +85,12 @@ func TestReserveComesBeforeThePodsFirstEvent(t *testing.T) {
 	assert.Equal(t, []int{1, 5}, []int{managed, qualifying}, "after the event")
 }
 
+// unreserve undoes the reservation, and waits until the API server has answered whether the pod is bound.
+func (w *world) unreserve(pod *v1.Pod) {
+	w.Unreserve(w.ctx, framework.NewCycleState(), pod, "")
+	synctest.Wait()
+}
+
 func TestUnreserve(t *testing.T) {
 	tests := []struct {
 		name string
@@ -119,50 +127,54 @@ func TestUnreserve(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.setPolicy("web-on-spot", strict40)
-			tt.before(w)
-			for range 2 {
-				w.Unreserve(w.ctx, framework.NewCycleState(), webPod("web-0").Obj(), "m1")
-				managed, other, qualifying := w.counts()
-				assert.Equal(t, []int{tt.managed, tt.other, tt.qualifying}, []int{managed, other, qualifying})
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.setPolicy("web-on-spot", strict40)
+				tt.before(w)
+				for range 2 {
+					w.unreserve(webPod("web-0").Obj())
+					managed, other, qualifying := w.counts()
+					assert.Equal(t, []int{tt.managed, tt.other, tt.qualifying}, []int{managed, other, qualifying})
+				}
+			})
 		})
 	}
 }
 
 func TestDecisionsAndReservationsAreCounted(t *testing.T) {
-	w := newWorld(t)
-	value := func(counter metrics.CounterMetric) float64 {
-		v, err := testutil.GetCounterMetricValue(counter)
-		require.NoError(t, err)
-		return v
-	}
-	counted := func() map[string]float64 {
-		all := map[string]float64{"undone": value(reservationsUndone)}
-		for outcome, counter := range counters {
-			all[outcome] = value(counter)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		value := func(counter metrics.CounterMetric) float64 {
+			v, err := testutil.GetCounterMetricValue(counter)
+			require.NoError(t, err)
+			return v
 		}
-		return all
-	}
-	before := counted()
+		counted := func() map[string]float64 {
+			all := map[string]float64{"undone": value(reservationsUndone)}
+			for outcome, counter := range counters {
+				all[outcome] = value(counter)
+			}
+			return all
+		}
+		before := counted()
 
-	w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
-	w.preFilter(webPod("db").Label("app", "db").Obj())
-	pods := w.addPods(2)
-	first, _ := w.preFilter(pods[0])
-	second, _ := w.preFilter(pods[1])
-	require.True(t, w.Reserve(w.ctx, first, pods[0], "m1").IsSuccess())
-	require.False(t, w.Reserve(w.ctx, second, pods[1], "m1").IsSuccess())
-	w.preFilter(pods[1]) // only the other group is left
-	w.Unreserve(w.ctx, first, pods[0], "m1")
-	w.Unreserve(w.ctx, first, pods[0], "m1")
-	w.reserve(pods[1], "o1")
-	w.preFilter(pods[0])
+		w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
+		w.preFilter(webPod("db").Label("app", "db").Obj())
+		pods := w.addPods(2)
+		first, _ := w.preFilter(pods[0])
+		second, _ := w.preFilter(pods[1])
+		require.True(t, w.Reserve(w.ctx, first, pods[0], "m1").IsSuccess())
+		require.False(t, w.Reserve(w.ctx, second, pods[1], "m1").IsSuccess())
+		w.preFilter(pods[1]) // only the other group is left
+		w.unreserve(pods[0])
+		w.unreserve(pods[0])
+		w.reserve(pods[1], "o1")
+		w.preFilter(pods[0])
 
-	after := counted()
-	for outcome := range after {
-		after[outcome] -= before[outcome]
-	}
-	assert.Equal(t, map[string]float64{"ungoverned": 1, "open": 3, "other": 1, "target": 1, "reserved": 2, "rejected": 1, "undone": 1}, after)
+		after := counted()
+		for outcome := range after {
+			after[outcome] -= before[outcome]
+		}
+		assert.Equal(t, map[string]float64{"ungoverned": 1, "open": 3, "other": 1, "target": 1, "reserved": 2, "rejected": 1, "undone": 1}, after)
+	})
 }

@@ -70,7 +70,7 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 		scheduler.WithProfiles(configuration.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-				s, err := startShared(ctx, handle, client, policystore.New())
+				s, err := startShared(ctx, handle, client, c.client.CoreV1(), policystore.New())
 				return &Plugin{shared: s, handle: handle}, err
 			},
 		}),

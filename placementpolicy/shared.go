@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -36,6 +39,7 @@ type shared struct {
 	store     *policystore.Store
 	wakeup    *wakeup
 	narrowing *narrowing
+	confirmer *confirmer
 	status    *statusWriter
 	report    *reporter
 
@@ -68,10 +72,16 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 	if err != nil {
 		return nil, fmt.Errorf("creating client for placement policies: %w", err)
 	}
+	unlimited := rest.CopyConfig(config)
+	unlimited.QPS = -1 // one question at a time is limit enough
+	pods, err := corev1client.NewForConfig(unlimited)
+	if err != nil {
+		return nil, fmt.Errorf("creating client for pods: %w", err)
+	}
 	if err := checkResource(ctx, client); err != nil {
 		return nil, err
 	}
-	s, err = startShared(ctx, handle, client, store)
+	s, err = startShared(ctx, handle, client, pods, store)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +97,7 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 }
 
 // startShared makes the shared state and starts what runs beside the scheduler.
-func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, store *policystore.Store) (*shared, error) {
+func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, pods corev1client.PodsGetter, store *policystore.Store) (*shared, error) {
 	// Policies are read as unstructured objects: one that does not fit the type, stored before the schema was as strict
 	// as it is, must not hide the others.
 	policies := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
@@ -95,12 +105,16 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 		_, err := client.Resource(v1alpha1.Resource()).Namespace(policy.GetNamespace()).UpdateStatus(ctx, policy, metav1.UpdateOptions{})
 		return err
 	}
-	s, err := newShared(ctx, handle, policies, store, updateStatus)
+	getPod := func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+		return pods.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	s, err := newShared(ctx, handle, policies, store, updateStatus, getPod)
 	if err != nil {
 		return nil, err
 	}
 	go s.wakeup.run(ctx)
 	go s.narrowing.run(ctx)
+	go s.confirmer.run(ctx)
 	go s.status.run(ctx)
 	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
 	go policies.RunWithContext(ctx)
@@ -109,12 +123,14 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 
 // newShared makes the shared state and connects it to the informers.
 func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, store *policystore.Store,
-	updateStatus func(context.Context, *unstructured.Unstructured) error) (*shared, error) {
+	updateStatus func(context.Context, *unstructured.Unstructured) error,
+	getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)) (*shared, error) {
 	factory := handle.SharedInformerFactory()
 	s := &shared{
 		store:     store,
 		wakeup:    newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
 		narrowing: newNarrowing(store, handle),
+		confirmer: newConfirmer(store, getPod),
 		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
 	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.count, s.report, updateStatus)

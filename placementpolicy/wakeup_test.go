@@ -88,7 +88,7 @@ func TestWakeup(t *testing.T) {
 
 		{name: "another pod is placed, and the group stays full", event: func(w *world) { w.reserve(w.addPods(1)[0], "o1") }},
 		{name: "the placement of a pod in the target group is undone", wakes: true, event: func(w *world) {
-			w.Unreserve(w.ctx, framework.NewCycleState(), w.get("web-1"), "m1")
+			w.unreserve(w.get("web-1"))
 		}},
 		{name: "a pod is bound to a node of the other group, not to the one that was reserved", wakes: true, event: func(w *world) {
 			w.bind(w.get("web-1"), "o1")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,7 +56,8 @@ type world struct {
 
 	policies, nodes, pods, replicaSets, statefulSets, controllers *feed
 
-	added int // by addPods
+	added  int // by addPods
+	answer func() (*v1.Pod, error)
 
 	statusMu     sync.Mutex // guards the two below
 	refuseStatus error      // what the API server answers
@@ -73,6 +75,18 @@ func (w *world) updateStatus(_ context.Context, policy *unstructured.Unstructure
 	policy.SetResourceVersion(fmt.Sprint(len(w.written)))
 	w.policies.set(policy)
 	return nil
+}
+
+// getPod plays the API server, which has the pods as they were delivered last unless the test says otherwise.
+func (w *world) getPod(_ context.Context, namespace, name string) (*v1.Pod, error) {
+	if w.answer != nil {
+		return w.answer()
+	}
+	pod, ok, err := w.pods.GetIndexer().GetByKey(namespace + "/" + name)
+	if !ok {
+		return nil, apierrors.NewNotFound(v1.Resource("pods"), name)
+	}
+	return pod.(*v1.Pod), err
 }
 
 func newWorld(t testing.TB) *world {
@@ -101,11 +115,12 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 		factory.InformerFor(f.kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return f })
 	}
 	w.handle = newFakeHandle(factory, nil)
-	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus)
+	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus, w.getPod)
 	require.NoError(t, err)
 	w.Plugin = &Plugin{shared: s, handle: w.handle}
 	go s.wakeup.run(w.ctx)
 	go s.narrowing.run(w.ctx)
+	go s.confirmer.run(w.ctx)
 	go s.status.run(w.ctx)
 
 	for _, name := range []string{"m1", "m2"} {

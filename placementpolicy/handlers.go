@@ -65,7 +65,7 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		},
 		UpdateFunc: func(old, pod *v1.Pod) {
 			s.store.UpdatePod(old, pod)
-			if old.UID != pod.UID || old.Spec.NodeName == "" && pod.Spec.NodeName != "" {
+			if old.UID != pod.UID || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 				s.wakeup.remove(old.UID)
 			}
 		},

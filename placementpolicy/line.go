@@ -20,15 +20,20 @@ const (
 	maxTurnTime = time.Second
 )
 
-// line is the pods that one policy has kept out of a group. When places become open there, it is the turn of as many pods as
-// there are places: if all tried, of thousands, the scheduler would do nothing else for long. Pods that cannot use the place,
-// which only the scheduler's filters can tell, soon give way to twice as many.
+// line is the pods that one policy has kept out of a group. When places become open there, it is the turn of as many pods of a
+// cohort as it has places: if all tried, of thousands, the scheduler would do nothing else for long. Pods that cannot use the
+// place, which only the scheduler's filters can tell, soon give way to twice as many.
 type line struct {
 	pods map[types.UID]*waitingPod
-	// batch is of how many pods of a cohort it is the turn, even if there are not as many places.
+	// turns are those of the cohorts of which pods were left out.
+	turns map[policystore.CohortID]turns
+}
+
+type turns struct {
+	// batch is of how many pods of the cohort it is the turn, even if there are not as many places.
 	batch int
-	// nextTurn is when it is the turn of those that were left out; zero if there are none.
-	nextTurn time.Time
+	// next is when it is the turn of those that were left out.
+	next time.Time
 }
 
 // waitingPod is a pod that was kept out of a group.
@@ -41,8 +46,8 @@ type waitingPod struct {
 	// yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not
 	// know to be nominated. What ends that cannot be told from the decision, so any change may.
 	yields bool
-	// turn is since when it is the pod's turn; zero if it is not.
-	turn time.Time
+	// turn is since when it is the pod's turn, zero if it is not. activated is when the pod was activated last.
+	turn, activated time.Time
 }
 
 // places returns how many pods of the cohort may now go where the pod was kept out.
@@ -58,56 +63,70 @@ func (p *waitingPod) places(now policystore.Decision) int {
 	return places
 }
 
-// next returns the pods whose turn it is now and, if others must wait for theirs, when it comes. Pods stay in the line until
-// they are tried.
-func (l *line) next(store *policystore.Store, now time.Time) (pods []*v1.Pod, nextTurn time.Time) {
+// next returns those of the waiting pods that are to be activated now, and when to look again, if at all. Pods stay in the
+// line until they are tried.
+func (l *line) next(store *policystore.Store, waiting []*waitingPod, now time.Time) (pods []*v1.Pod, again time.Time) {
+	lookAt := func(t time.Time) {
+		if again.IsZero() || t.Before(again) {
+			again = t
+		}
+	}
 	type candidate struct {
 		*waitingPod
-		cohort policystore.CohortID
 		places int
 	}
-	var candidates []candidate
+	candidates := map[policystore.CohortID][]candidate{}
 	inTurn := map[policystore.CohortID]int{}
-	for _, p := range l.pods {
+	for _, p := range waiting {
 		decision, _ := store.Decide(p.pod)
-		places := p.places(decision)
+		cohort, places := decision.Cohort(), p.places(decision)
 		if p.yields {
 			places = math.MaxInt
 		}
 		switch {
 		case places == 0:
+			p.turn = time.Time{} // others were faster
+			continue
 		case p.turn.IsZero():
-			candidates = append(candidates, candidate{p, decision.Cohort(), places})
-		default: // not tried yet
+			candidates[cohort] = append(candidates[cohort], candidate{p, places})
+			continue
+		}
+		// Not tried: the scheduler is busy or holds the pod back, or another plugin rejects it before this one is asked.
+		if now.Sub(p.turn) < maxTurnTime {
+			inTurn[cohort]++
+		}
+		if next := p.activated.Add(p.activated.Sub(p.turn)); now.Before(next) { // ever more seldom
+			lookAt(next)
+		} else {
+			p.activated = now
 			pods = append(pods, p.pod)
-			if now.Sub(p.turn) < maxTurnTime {
-				inTurn[decision.Cohort()]++
-			}
 		}
 	}
 
-	due := !now.Before(l.nextTurn)
-	if due && !l.nextTurn.IsZero() && len(inTurn) == 0 {
-		l.batch = 2 * max(1, l.batch)
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int { return compareTurns(a.pod, b.pod) })
-	left := false
-	for _, c := range candidates {
-		if inTurn[c.cohort] >= max(c.places, l.batch) {
-			left = true
-			continue
+	leftOut := map[policystore.CohortID]turns{}
+	for cohort, candidates := range candidates {
+		t := l.turns[cohort]
+		due := !now.Before(t.next)
+		if due && !t.next.IsZero() && inTurn[cohort] == 0 {
+			t.batch = 2 * max(1, t.batch)
 		}
-		inTurn[c.cohort]++
-		c.turn = now
-		pods = append(pods, c.pod)
+		slices.SortFunc(candidates, func(a, b candidate) int { return compareTurns(a.pod, b.pod) })
+		for _, c := range candidates {
+			if inTurn[cohort] >= max(c.places, t.batch) {
+				if due {
+					t.next = now.Add(turnTime)
+				}
+				leftOut[cohort] = t
+				lookAt(t.next)
+				break
+			}
+			inTurn[cohort]++
+			c.turn, c.activated = now, now
+			pods = append(pods, c.pod)
+		}
 	}
-	switch {
-	case !left:
-		l.batch, l.nextTurn = 0, time.Time{}
-	case due:
-		l.nextTurn = now.Add(turnTime)
-	}
-	return pods, l.nextTurn
+	l.turns = leftOut
+	return pods, again
 }
 
 // compareTurns has pods of higher priority come first, then older ones, as in the scheduler's queue.

@@ -41,42 +41,66 @@ func TestNoMorePodsAreWokenThanThereArePlaces(t *testing.T) {
 	})
 }
 
+// addNext adds pods of another cohort, of which the first two take the places in the target group and the others wait.
+func (w *world) addNext(n int) []*v1.Pod {
+	pods := make([]*v1.Pod, n)
+	for i := range pods {
+		pods[i] = webPod(fmt.Sprint("next-", i)).Label("pod-template-hash", "next").Obj()
+		w.pods.set(pods[i])
+		if i < 2 {
+			pods[i] = w.bind(pods[i], "m1")
+		} else {
+			w.keepOut(pods[i])
+		}
+	}
+	return pods
+}
+
 func TestEachCohortHasItsOwnPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLine(t, 3)
-		var next []*v1.Pod
-		for i := range 5 {
-			pod := webPod(fmt.Sprint("next-", i)).Label("pod-template-hash", "next").Obj()
-			w.pods.set(pod)
-			if i < 2 {
-				next = append(next, w.bind(pod, "m1"))
-			} else {
-				w.keepOut(pod)
-			}
-		}
+		next := w.addNext(5)
 		w.pods.remove(next[0])
 		w.pods.remove(w.get("web-0"))
 		assert.Equal(t, map[string]int{"web-2": 1, "next-2": 1}, w.activated())
 	})
 }
 
-// For reasons that the plugin does not know, no pod can use the place but the last in the line.
+// For reasons that the plugin does not know, no pod can use the place.
 func TestPodsThatCannotUseAPlaceGiveWayToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLine(t, 1000)
 		w.pods.remove(w.get("web-0"))
-		var woken []int
-		for start := time.Now(); time.Since(start) < 2*time.Second; {
+		var tried []int
+		try := func() {
 			pods := w.activatedWithin(turnTime)
-			if len(pods) > 0 {
-				woken = append(woken, len(pods))
-			}
 			for name := range pods {
 				w.preFilter(w.get(name))
 			}
+			tried = append(tried, len(pods))
 		}
-		assert.Equal(t, []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 489}, woken)
-		assert.Empty(t, w.wakeup.lines)
+		for range 5 {
+			try()
+		}
+		w.pods.remove(w.addNext(100)[0])
+		try() // also one of the other cohort, which has a place
+		w.reserve(w.get("next-10"), "m1")
+		for range 4 {
+			try()
+		}
+		assert.Equal(t, []int{1, 2, 4, 8, 16, 1 + 32, 64, 128, 256, 489}, tried)
+	})
+}
+
+func TestATurnEndsWhenThePlaceIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLine(t, 100)
+		w.pods.remove(w.get("web-0"))
+		w.activatedWithin(10 * time.Second) // in which the scheduler is busy with other pods
+		w.bind(w.addPods(1)[0], "m1")
+		assert.Empty(t, w.activatedWithin(time.Minute))
+		w.pods.remove(w.get("web-1"))
+		assert.Len(t, w.activated(), 1)
 	})
 }
 
@@ -87,5 +111,19 @@ func TestPodsThatAreNotTriedGiveWayLater(t *testing.T) {
 		w.pods.remove(w.get("web-0"))
 		assert.Equal(t, []string{"web-2"}, slices.Collect(maps.Keys(w.activatedWithin(maxTurnTime))))
 		assert.Contains(t, w.activatedWithin(2*turnTime), "web-3")
+	})
+}
+
+// Another plugin may reject the pod before this one is asked. To be activated it is then no more than a burden.
+func TestAPodThatIsNotTriedIsActivatedEverMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLine(t, 1)
+		w.pods.remove(w.get("web-0"))
+		activated := 0
+		for i := range 1000 {
+			w.pods.set(webPod(fmt.Sprint("next-", i)).Label("pod-template-hash", "next").Obj())
+			activated += w.activated()["web-2"]
+		}
+		assert.Equal(t, 11, activated)
 	})
 }

@@ -2,13 +2,13 @@ package placementpolicy
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	resourcehelpers "k8s.io/component-helpers/resource"
@@ -27,7 +27,7 @@ const (
 	narrowingTries = 2
 	// narrowingTimeout is how long a pod that was narrowed may take to Reserve. After that it has failed.
 	narrowingTimeout = time.Second
-	// narrowingPause is for how long the pods of a policy are not narrowed after one of them has failed.
+	// narrowingPause is for how long the pods of a cohort are not narrowed after one of them has failed.
 	narrowingPause = time.Minute
 )
 
@@ -42,23 +42,18 @@ type narrowing struct {
 	activator fwk.PodActivator
 
 	mu     sync.Mutex                         // guards the two below
-	tried  map[types.UID]narrowedPod          // the pods that were narrowed and have not come to Reserve
-	paused map[types.NamespacedName]time.Time // the policies whose pods are not narrowed, and until when
+	tried  narrowedPod                        // the last pod that was narrowed, until it comes to Reserve
+	paused map[policystore.CohortID]time.Time // the cohorts whose pods are not narrowed, and until when
 }
 
 type narrowedPod struct {
-	pod    *v1.Pod
-	policy types.NamespacedName
+	*v1.Pod
+	cohort policystore.CohortID
 	since  time.Time
 }
 
 func newNarrowing(store *policystore.Store, activator fwk.PodActivator) *narrowing {
-	return &narrowing{
-		store:     store,
-		activator: activator,
-		tried:     map[types.UID]narrowedPod{},
-		paused:    map[types.NamespacedName]time.Time{},
-	}
+	return &narrowing{store: store, activator: activator, paused: map[policystore.CohortID]time.Time{}}
 }
 
 // run gives pods that failed another attempt, until ctx is done.
@@ -66,11 +61,12 @@ func (n *narrowing) run(ctx context.Context) { wait.UntilWithContext(ctx, n.retr
 
 // nodesFor returns the nodes to keep the pod to; nil if it may go to all. The set must not be changed.
 func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policystore.Decision, snapshot fwk.NodeInfoLister) sets.Set[string] {
-	n.mu.Lock()
-	if before, ok := n.tried[pod.UID]; ok {
-		n.failLocked(before) // or it would not have come back
+	// Cycles come one after another: a pod that has not come to Reserve by now has failed.
+	if failed := n.failed(0); failed != nil && failed.UID != pod.UID {
+		n.activate(ctx, failed)
 	}
-	paused := time.Now().Before(n.paused[decision.Policy])
+	n.mu.Lock()
+	paused := time.Now().Before(n.paused[decision.Cohort()])
 	n.mu.Unlock()
 	if paused {
 		return nil
@@ -86,47 +82,49 @@ func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policyst
 		if look.findsRoom(nodes, snapshot) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.tried[pod.UID] = narrowedPod{pod: pod, policy: decision.Policy, since: time.Now()}
+			n.tried = narrowedPod{pod, decision.Cohort(), time.Now()}
 			return nodes
 		}
 	}
 	return nil
 }
 
-// failLocked notes that the pod found no node among those that it was kept to.
-func (n *narrowing) failLocked(p narrowedPod) {
-	delete(n.tried, p.pod.UID)
-	n.paused[p.policy] = time.Now().Add(narrowingPause)
+// failed returns the pod that was narrowed so long ago and found no node among those that it was kept to, if there is one.
+func (n *narrowing) failed(after time.Duration) *v1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.tried
+	if p.Pod == nil || time.Since(p.since) < after {
+		return nil
+	}
+	n.tried = narrowedPod{}
+	n.paused[p.cohort] = time.Now().Add(narrowingPause)
+	return p.Pod
 }
 
 // reserved notes that a node was found for the pod.
 func (n *narrowing) reserved(pod *v1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.tried, pod.UID)
+	if n.tried.Pod != nil && n.tried.UID == pod.UID {
+		n.tried = narrowedPod{}
+	}
 }
 
-// retry activates the pods that have failed.
+// retry activates a pod that has failed, and after which no cycle came.
 func (n *narrowing) retry(ctx context.Context) {
-	pods := map[string]*v1.Pod{}
+	if failed := n.failed(narrowingTimeout); failed != nil {
+		n.activate(ctx, failed)
+	}
 	n.mu.Lock()
-	for _, p := range n.tried {
-		if time.Since(p.since) >= narrowingTimeout {
-			n.failLocked(p)
-			pods[klog.KObj(p.pod).String()] = p.pod
-		}
-	}
-	for policy, until := range n.paused {
-		if time.Now().After(until) {
-			delete(n.paused, policy)
-		}
-	}
-	n.mu.Unlock()
-	if len(pods) > 0 {
-		logger := klog.FromContext(ctx)
-		logger.V(4).Info("Activating pods that found no node among those that their placement policy prefers", "pods", len(pods))
-		n.activator.Activate(logger, pods)
-	}
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.paused, func(_ policystore.CohortID, until time.Time) bool { return time.Now().After(until) })
+}
+
+func (n *narrowing) activate(ctx context.Context, pod *v1.Pod) {
+	logger := klog.FromContext(ctx)
+	logger.V(4).Info("Activating a pod that found no node among those that its placement policy prefers", "pod", klog.KObj(pod))
+	n.activator.Activate(logger, map[string]*v1.Pod{klog.KObj(pod).String(): pod})
 }
 
 // cheapLook is what most often keeps a pod from a node.

@@ -174,28 +174,42 @@ func TestNoPodIsEvictedForOneThatIsNarrowed(t *testing.T) {
 	}
 }
 
+// narrowed reports whether a pod that finds a node would be kept to some.
+func (w *world) narrowed(pod *v1.Pod) bool {
+	names := w.narrow(framework.NewCycleState(), pod)
+	w.narrowing.reserved(pod)
+	return names != nil
+}
+
 func TestAPodThatFindsNoRoomWhereItWasKeptToIsTriedOnAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLargeWorld(t, bestEffort40)
-		w.setPolicy("another", `{enforcementMode: BestEffort, podSelector: {matchLabels: {app: db}}, nodeSelector: {matchLabels: {spot: "true"}}}`)
 		pods := w.addPods(3)
 		require.NotNil(t, w.narrow(framework.NewCycleState(), pods[0]))
 		assert.Equal(t, map[string]int{pods[0].Name: 1}, w.activatedWithin(2*narrowingTimeout))
 
-		narrowed := func(pod *v1.Pod) bool {
-			names := w.narrow(framework.NewCycleState(), pod)
-			w.narrowing.reserved(pod)
-			return names != nil
-		}
-		assert.False(t, narrowed(pods[0]))
-		assert.False(t, narrowed(pods[1]), "another pod of the policy, whose chances are as bad")
-		assert.True(t, narrowed(webPod("of-another-policy").Label("app", "db").Obj()))
+		assert.False(t, w.narrowed(pods[0]))
+		assert.False(t, w.narrowed(pods[1]), "another pod of the cohort, whose chances are as bad")
+		assert.True(t, w.narrowed(webPod("next").Label("pod-template-hash", "next").Obj()), "a pod of another cohort")
 
 		time.Sleep(narrowingPause)
-		assert.True(t, narrowed(pods[1]))
+		assert.True(t, w.narrowed(pods[1]))
 		assert.Empty(t, w.activatedWithin(2*narrowingTimeout))
-		assert.Empty(t, w.narrowing.tried)
+		assert.Nil(t, w.narrowing.tried.Pod)
 		assert.Empty(t, w.narrowing.paused)
+	})
+}
+
+// Cycles come one after another, so a pod that has not come to Reserve by the next one has failed.
+func TestOfManyPodsOneFindsOutThatThereIsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLargeWorld(t, bestEffort40)
+		pods := w.addPods(10)
+		require.NotNil(t, w.narrow(framework.NewCycleState(), pods[0]))
+		for _, pod := range pods[1:] {
+			assert.False(t, w.narrowed(pod))
+		}
+		assert.Equal(t, map[string]int{pods[0].Name: 1}, w.handle.activated(), "at once")
 	})
 }
 

@@ -2,6 +2,8 @@ package placementpolicy
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +66,7 @@ func (w *wakeup) add(waiting waitingPod) {
 
 	// The events that end the wait may have come before it was noted: that the pod is gone or bound, ...
 	now, err := w.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || now.UID != pod.UID || now.Spec.NodeName != "" {
+	if err != nil || now.UID != pod.UID || now.Spec.NodeName != "" || now.DeletionTimestamp != nil {
 		w.remove(pod.UID)
 		return
 	}
@@ -120,25 +122,34 @@ func (w *wakeup) count(policy types.NamespacedName) int {
 	return 0
 }
 
-// activate activates the policy's waiting pods whose turn it is, again if they were not tried since: the scheduler lets a pod wait that is
-// just evicting others, and counts on the plugin that kept it out to activate it once the last of those is gone.
+// activate activates the policy's waiting pods whose turn it is, again if they were not tried since: the scheduler lets a pod
+// wait that is just evicting others, and counts on the plugin that kept it out to activate it once the last of those is gone.
 func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
-	logger := klog.FromContext(ctx)
-	pods := map[string]*v1.Pod{}
 	w.mu.Lock()
-	if l := w.lines[policy]; l != nil {
-		now := time.Now()
-		next, nextTurn := l.next(w.store, now)
-		for _, pod := range next {
-			pods[klog.KObj(pod).String()] = pod
-		}
-		if !nextTurn.IsZero() {
-			w.queue.AddAfter(policy, nextTurn.Sub(now))
-		}
+	line := w.lines[policy]
+	var waiting []*waitingPod
+	if line != nil {
+		waiting = slices.Collect(maps.Values(line.pods))
 	}
 	w.mu.Unlock()
-	if len(pods) > 0 {
-		logger.V(5).Info("Activating pods that their placement policy lets in now", "placementPolicy", klog.KRef(policy.Namespace, policy.Name), "pods", len(pods))
-		w.activator.Activate(logger, pods)
+	if line == nil {
+		return
 	}
+	// Without the lock, which scheduling cycles take, since there may be thousands of pods to look through. Nobody else uses
+	// what changes here.
+	now := time.Now()
+	next, again := line.next(w.store, waiting, now)
+	if !again.IsZero() {
+		w.queue.AddAfter(policy, again.Sub(now))
+	}
+	if len(next) == 0 {
+		return
+	}
+	pods := make(map[string]*v1.Pod, len(next))
+	for _, pod := range next {
+		pods[klog.KObj(pod).String()] = pod
+	}
+	logger := klog.FromContext(ctx)
+	logger.V(5).Info("Activating pods that their placement policy lets in now", "placementPolicy", klog.KRef(policy.Namespace, policy.Name), "pods", len(pods))
+	w.activator.Activate(logger, pods)
 }

@@ -58,7 +58,7 @@ func TestWakeup(t *testing.T) {
 		{name: "a pod of the target group is deleted", spec: strictTwo, wakes: true, event: func(w *world) { w.pods.remove(onM(w)) }},
 		{name: "a pod of the target group is found deleted by a relist", spec: strictTwo, wakes: true, event: func(w *world) { w.pods.lose(onM(w)) }},
 		{name: "a pod of the target group terminates", spec: strictTwo, wakes: true, event: func(w *world) {
-			edit(w, onM(w), func(pod *v1.Pod) { pod.DeletionTimestamp = new(pod.CreationTimestamp) })
+			w.pods.set(terminating(onM(w)))
 		}},
 		{name: "a pod of the target group succeeds", spec: strictTwo, wakes: true, event: func(w *world) {
 			edit(w, onM(w), func(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded })
@@ -295,6 +295,13 @@ func TestAPodThatIsTriedBeforeItsFirstEventIsWoken(t *testing.T) {
 	})
 }
 
+// terminating is a pod whose deletion waits, for a finalizer say.
+func terminating(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = new(pod.CreationTimestamp)
+	return pod
+}
+
 func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 	tests := []struct {
 		name string
@@ -307,11 +314,17 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 		}},
 		{"another scheduler binds it", func(w *world, pod *v1.Pod) { w.bind(pod, "m1") }},
 		{"it is deleted", func(w *world, pod *v1.Pod) { w.pods.remove(pod) }},
+		{"it is being deleted", func(w *world, pod *v1.Pod) { w.pods.set(terminating(pod)) }},
 		{"it is found deleted by a relist", func(w *world, pod *v1.Pod) { w.pods.lose(pod) }},
 		{"it is replaced by another one of its name", func(w *world, pod *v1.Pod) { w.pods.set(webPod(pod.Name).UID("another").Obj()) }},
 		{"it is deleted in the middle of its cycle", func(w *world, pod *v1.Pod) {
 			state, _ := w.preFilter(pod)
 			w.pods.remove(pod)
+			w.Filter(w.ctx, state, pod, w.nodeInfo("m1"))
+		}},
+		{"its deletion begins in the middle of its cycle", func(w *world, pod *v1.Pod) {
+			state, _ := w.preFilter(pod)
+			w.pods.set(terminating(pod))
 			w.Filter(w.ctx, state, pod, w.nodeInfo("m1"))
 		}},
 		{"another scheduler binds it in the middle of its cycle", func(w *world, pod *v1.Pod) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -27,6 +28,8 @@ type preFilterState struct {
 	evicting bool
 	// member: it is a cycle for a pod group.
 	member bool
+	// filtered: Filter has run, so the profile enables it.
+	filtered atomic.Bool
 
 	// rejections are the codes and reasons of the groups that are closed, made when first needed: many nodes share one.
 	target, other rejection
@@ -96,10 +99,11 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return result, nil
 }
 
-// preFilterRan reports whether the plugin's PreFilter ran in the cycle; if not, the profile does not enable it.
-func preFilterRan(state fwk.CycleState) bool {
-	_, err := state.Read(preFilterStateKey)
-	return err == nil || state.GetSkipFilterPlugins().Has(Name)
+// isFiltered reports whether the plugin has filtered the nodes in the cycle, or had no need to. If not, the profile lacks one of its
+// points PreFilter and Filter.
+func isFiltered(state fwk.CycleState) bool {
+	s, err := readPreFilterState(state)
+	return err == nil && s.filtered.Load() || state.GetSkipFilterPlugins().Has(Name)
 }
 
 // PreFilterExtensions lets preemption simulate evictions, and nominated pods hold their place.
@@ -139,6 +143,9 @@ func (pl *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	if !s.filtered.Load() {
+		s.filtered.Store(true)
+	}
 	if s.narrowed && s.evicting {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before the nodes of both groups were tried")
 	}
@@ -163,6 +170,7 @@ func (pl *Plugin) reject(s *preFilterState, pod *v1.Pod, group policystore.Group
 		if pl.store.CouldEvict(s.decision, group) {
 			r.code = fwk.Unschedulable
 		}
+		pl.status.leads.Store(true)
 		pl.wakeup.add(waitingPod{pod: pod, decision: s.taken, member: s.member, yields: !s.member && s.taken.Allows(group)})
 	})
 	return fwk.NewStatus(r.code, r.reason)

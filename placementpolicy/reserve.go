@@ -18,7 +18,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	pl.confirmer.remove(pod)
 	err := pl.store.AssumePod(pod, nodeName)
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
-		if preFilterRan(state) && !state.IsPodGroupSchedulingCycle() {
+		if isFiltered(state) && !state.IsPodGroupSchedulingCycle() {
 			counters[rejected].Inc()
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
 			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
@@ -30,7 +30,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.AsStatus(err)
 	}
 	counters[reserved].Inc()
-	pl.status.placing.Store(true)
+	pl.status.leads.Store(true)
 	if !state.IsPodGroupSchedulingCycle() { // else it may be a simulation
 		pl.wakeup.remove(pod.UID)
 	}

@@ -19,8 +19,8 @@ func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
 	w.setPolicy("web-on-spot", strict40)
 	pods := w.addPods(5)
 	w.reserve(pods[0], "m1")
-	first, _ := w.preFilter(pods[1])
-	second, _ := w.preFilter(pods[2])
+	first := w.filteredFor(pods[1], "m1")
+	second := w.filteredFor(pods[2], "m2")
 
 	assert.True(t, w.Reserve(w.ctx, first, pods[1], "m1").IsSuccess())
 	status := w.Reserve(w.ctx, second, pods[2], "m2")
@@ -33,16 +33,26 @@ func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
 
 // Or the pod would be given the same node again and again, since nothing but Filter keeps it away from there.
 func TestReserveRejectsNothingWhereTheProfileDoesNotFilter(t *testing.T) {
-	w := newWorld(t)
-	w.setPolicy("web-on-spot", strict40)
-	w.addPodsOn("m1", 2)
-	pod := w.addPods(3)[0]
-	assert.True(t, w.Reserve(w.ctx, framework.NewCycleState(), pod, "m1").IsSuccess())
-	assert.Empty(t, w.handle.activated())
+	for name, begin := range map[string]func(*world, *v1.Pod) fwk.CycleState{
+		"neither PreFilter nor Filter": func(*world, *v1.Pod) fwk.CycleState { return framework.NewCycleState() },
+		"PreFilter alone": func(w *world, pod *v1.Pod) fwk.CycleState {
+			state, _ := w.preFilter(pod)
+			return state
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setPolicy("web-on-spot", strict40)
+			w.addPodsOn("m1", 2)
+			pod := w.addPods(3)[0]
+			assert.True(t, w.Reserve(w.ctx, begin(w, pod), pod, "m1").IsSuccess())
+			assert.Empty(t, w.handle.activated())
 
-	w.bind(pod, "m1")
-	managed, _, _ := w.counts()
-	assert.Equal(t, 3, managed)
+			w.bind(pod, "m1")
+			managed, _, _ := w.counts()
+			assert.Equal(t, 3, managed)
+		})
+	}
 }
 
 func TestReserveRejectsAPodWhosePolicyHasBecomeStrictInTheMiddleOfTheCycle(t *testing.T) {
@@ -161,8 +171,8 @@ func TestDecisionsAndReservationsAreCounted(t *testing.T) {
 		w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
 		w.preFilter(webPod("db").Label("app", "db").Obj())
 		pods := w.addPods(2)
-		first, _ := w.preFilter(pods[0])
-		second, _ := w.preFilter(pods[1])
+		first := w.filteredFor(pods[0], "m1")
+		second := w.filteredFor(pods[1], "m1")
 		require.True(t, w.Reserve(w.ctx, first, pods[0], "m1").IsSuccess())
 		require.False(t, w.Reserve(w.ctx, second, pods[1], "m1").IsSuccess())
 		w.preFilter(pods[1]) // only the other group is left

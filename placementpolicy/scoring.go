@@ -33,7 +33,7 @@ func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if !governed {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if decision.EnforcementMode() == policystore.Strict && !preFilterRan(state) {
+	if decision.EnforcementMode() == policystore.Strict && !isFiltered(state) {
 		pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
 	}
 	state.Write(preScoreStateKey, &preScoreState{decision: decision})

@@ -114,7 +114,7 @@ func TestNotFilteredIsNotSaid(t *testing.T) {
 	tests := []struct {
 		name          string
 		before, after string // the spec of the policy at PreFilter and at PreScore
-		preFilter     bool
+		filtered      bool
 	}{
 		{"of a Strict policy that is filtered", strict40, strict40, true},
 		{"of a policy that becomes Strict in the middle of the cycle", bestEffort40, strict40, true},
@@ -126,8 +126,8 @@ func TestNotFilteredIsNotSaid(t *testing.T) {
 			pod := webPod("p").Obj()
 			state := fwk.CycleState(framework.NewCycleState())
 			w.setPolicy("web-on-spot", tt.before)
-			if tt.preFilter {
-				state, _ = w.preFilter(pod)
+			if tt.filtered {
+				state = w.filteredFor(pod, "o1")
 			}
 			w.setPolicy("web-on-spot", tt.after)
 			assert.True(t, w.PreScore(w.ctx, state, pod, nil).IsSuccess())

@@ -133,7 +133,8 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 		confirmer: newConfirmer(store, getPod),
 		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
-	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.count, s.report, updateStatus)
+	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.waits, s.report, updateStatus)
+	s.wakeup.begins = s.status.policyChanged
 	if err := s.addHandlers(ctx, factory, policies); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,8 @@ const (
 	statusDelay = time.Second
 	// standbyDelay is the delay of a scheduler that has placed nothing yet, since another replica leads, as a rule.
 	standbyDelay = 5 * time.Second
+	// refusedDelay is the time to the next attempt after the API server has refused one.
+	refusedDelay = 5 * time.Minute
 	// statusQPS and statusBurst bound the writes for all policies together, however many change at once.
 	statusQPS   = 10
 	statusBurst = 20
@@ -44,14 +46,14 @@ const (
 type statusWriter struct {
 	store    *policystore.Store
 	policies cache.Store
-	waiting  func(policy types.NamespacedName) int
+	waiting  func(policy types.NamespacedName) bool
 	update   func(ctx context.Context, policy *unstructured.Unstructured) error
 	report   *reporter
 	queue    workqueue.TypedDelayingInterface[types.NamespacedName]
 	writes   flowcontrol.RateLimiter
 
-	// placing: this instance has placed a pod.
-	placing atomic.Bool
+	// leads: this instance schedules pods.
+	leads atomic.Bool
 
 	mu sync.Mutex // guards the two below
 	// changed has the policies that wait in the queue: most changes come when their policy does already.
@@ -60,7 +62,7 @@ type statusWriter struct {
 	wrong map[types.NamespacedName]string
 }
 
-func newStatusWriter(store *policystore.Store, policies cache.Store, waiting func(types.NamespacedName) int, report *reporter,
+func newStatusWriter(store *policystore.Store, policies cache.Store, waiting func(types.NamespacedName) bool, report *reporter,
 	update func(context.Context, *unstructured.Unstructured) error) *statusWriter {
 	return &statusWriter{
 		store:    store,
@@ -88,7 +90,7 @@ func (w *statusWriter) policyChanged(policy types.NamespacedName) {
 		return
 	}
 	delay := standbyDelay
-	if w.placing.Load() {
+	if w.leads.Load() {
 		delay = statusDelay
 	}
 	w.queue.AddAfter(policy, delay)
@@ -108,12 +110,17 @@ func (w *statusWriter) write(ctx context.Context, key types.NamespacedName) {
 	}
 	policy := obj.(*unstructured.Unstructured)
 	old := statusIn(policy)
-	now := statusOf(old, policy.GetGeneration(), info, w.waiting(key))
+	waiting := w.waiting(key)
+	if !w.leads.Load() { // only the leader knows
+		onTarget := meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionOnTarget)
+		waiting = onTarget != nil && onTarget.Reason == v1alpha1.ReasonNoRoom
+	}
+	now := statusOf(old, policy.GetGeneration(), info, waiting)
 	if apiequality.Semantic.DeepEqual(old, now) {
 		w.forget(key)
 		return
 	}
-	if !w.placing.Load() && !w.stillWrong(key, policy.GetResourceVersion()) {
+	if !w.leads.Load() && !w.stillWrong(key, policy.GetResourceVersion()) {
 		w.policyChanged(key)
 		return
 	}
@@ -132,11 +139,13 @@ func (w *statusWriter) write(ctx context.Context, key types.NamespacedName) {
 	case apierrors.IsConflict(err): // somebody else has changed it, and the informer will show it
 		w.policyChanged(key)
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		// Nothing that another attempt would change. The policy is enforced all the same.
+		// Somebody has to do something, unless the API server has just started. The policy is enforced all the same.
 		logger.Error(err, "Writing the status of a placement policy: is its CustomResourceDefinition of this version, and may the scheduler update placementpolicies/status, as in examples/deploy?",
 			"placementPolicy", klog.KObj(policy))
 		if info.Err != nil { // tell it all the same: it changes seldom
 			w.report.changed(policy, old.Conditions, now.Conditions)
+		} else {
+			w.queue.AddAfter(key, refusedDelay)
 		}
 	case ctx.Err() == nil:
 		logger.Error(err, "Writing the status of a placement policy; trying again", "placementPolicy", klog.KObj(policy))
@@ -169,9 +178,9 @@ func statusIn(policy *unstructured.Unstructured) v1alpha1.PlacementPolicyStatus 
 	return status
 }
 
-// statusOf returns the status of a policy of which the store knows info, and of whose pods so many wait because it keeps
-// them out of a group. Conditions that stay as they are in the old status keep their time.
-func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policystore.PolicyInfo, waiting int) v1alpha1.PlacementPolicyStatus {
+// statusOf returns the status of a policy of which the store knows info. waiting: pods wait because the policy keeps them out of a
+// group. Conditions that stay as they are in the old status keep their time.
+func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policystore.PolicyInfo, waiting bool) v1alpha1.PlacementPolicyStatus {
 	now := v1alpha1.PlacementPolicyStatus{ObservedGeneration: generation, Conditions: slices.Clone(old.Conditions)}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&now.Conditions, metav1.Condition{
@@ -218,9 +227,9 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 	switch {
 	case off == 0:
 		set(v1alpha1.ConditionOnTarget, metav1.ConditionTrue, v1alpha1.ReasonOnTarget, counts)
-	case waiting > 0 && missing > 0:
+	case waiting && missing > 0:
 		set(v1alpha1.ConditionOnTarget, metav1.ConditionFalse, v1alpha1.ReasonNoRoom,
-			fmt.Sprintf("%s; %d pods wait, because the group that is open to them has no room", counts, waiting))
+			fmt.Sprintf("%s; %d pods wait, because the group that is open to them has no room", counts, missing))
 	case missing > 0:
 		set(v1alpha1.ConditionOnTarget, metav1.ConditionFalse, v1alpha1.ReasonPodsPending,
 			fmt.Sprintf("%s; %d pods are yet to be placed", counts, missing))

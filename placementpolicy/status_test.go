@@ -35,20 +35,20 @@ func TestStatusOf(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		cohorts   []policystore.Cohort
-		waiting   int
+		waiting   bool
 		onTarget  string
 		offTarget int
 	}{
-		"no pods": {nil, 0, "True OnTarget: 0 of 0 pods are in the target group, where 0 belong", 0},
-		"exact":   {[]policystore.Cohort{cohort(10, 4, 6, 4)}, 0, "True OnTarget: 4 of 10 pods are in the target group, where 4 belong", 0},
-		"pending": {[]policystore.Cohort{cohort(10, 3, 5, 4)}, 0, "False PodsPending: 3 of 10 pods are in the target group, where 4 belong; 2 pods are yet to be placed", 1},
-		"no room": {[]policystore.Cohort{cohort(10, 0, 6, 4)}, 4,
+		"no pods": {nil, false, "True OnTarget: 0 of 0 pods are in the target group, where 0 belong", 0},
+		"exact":   {[]policystore.Cohort{cohort(10, 4, 6, 4)}, false, "True OnTarget: 4 of 10 pods are in the target group, where 4 belong", 0},
+		"pending": {[]policystore.Cohort{cohort(10, 3, 5, 4)}, false, "False PodsPending: 3 of 10 pods are in the target group, where 4 belong; 2 pods are yet to be placed", 1},
+		"no room": {[]policystore.Cohort{cohort(10, 0, 6, 4)}, true,
 			"False NoRoom: 0 of 10 pods are in the target group, where 4 belong; 4 pods wait, because the group that is open to them has no room", 1},
-		"drift after a scale-down": {[]policystore.Cohort{cohort(5, 4, 1, 2)}, 0,
+		"drift after a scale-down": {[]policystore.Cohort{cohort(5, 4, 1, 2)}, false,
 			"False Drift: 4 of 5 pods are in the target group, where 2 belong; all pods are placed, and the next ones will be so as to repair it", 1},
-		"one of two cohorts": {[]policystore.Cohort{cohort(10, 4, 6, 4), cohort(5, 4, 1, 2)}, 0,
+		"one of two cohorts": {[]policystore.Cohort{cohort(10, 4, 6, 4), cohort(5, 4, 1, 2)}, false,
 			"False Drift: 8 of 15 pods are in the target group, where 6 belong; 1 of 2 cohorts are off target; all pods are placed, and the next ones will be so as to repair it", 1},
-		"too many cohorts to list": {slices.Repeat([]policystore.Cohort{cohort(5, 4, 1, 2)}, 12), 0,
+		"too many cohorts to list": {slices.Repeat([]policystore.Cohort{cohort(5, 4, 1, 2)}, 12), false,
 			"False Drift: 48 of 60 pods are in the target group, where 24 belong; 12 of 12 cohorts are off target; all pods are placed, and the next ones will be so as to repair it",
 			v1alpha1.MaxOffTargetCohorts},
 	} {
@@ -66,7 +66,7 @@ func TestStatusOf(t *testing.T) {
 	}
 
 	t.Run("invalid", func(t *testing.T) {
-		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{Err: errors.New("bad size")}, 0)
+		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{Err: errors.New("bad size")}, false)
 		assert.Equal(t, map[string]string{
 			"Accepted":   "False Invalid: bad size",
 			"OnTarget":   "Unknown Invalid: an invalid policy governs no pods",
@@ -79,7 +79,7 @@ func TestStatusOf(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			by[types.NamespacedName{Namespace: "default", Name: name}] = 1
 		}
-		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{OverruledBy: by}, 0)
+		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{OverruledBy: by}, false)
 		assert.Equal(t, "True Overruled: other policies, of more weight or with precedence, govern pods that it selects: a, b, c and 2 more",
 			conditions(status)["Conflicted"])
 	})
@@ -158,15 +158,48 @@ func TestStatusOfAStandbyIsWrittenOnlyIfNobodyElseDoes(t *testing.T) {
 	})
 }
 
+// onTarget is the condition that the policy web-on-spot has.
+func (w *world) onTarget() string {
+	policy, ok, err := w.policies.GetStore().GetByKey(webOnSpot.String())
+	require.NoError(w.t, err)
+	require.True(w.t, ok)
+	return conditions(statusIn(policy.(*unstructured.Unstructured)))[v1alpha1.ConditionOnTarget]
+}
+
+func TestStatusSaysThatPodsWaitAlsoIfNothingElseChanges(t *testing.T) {
+	const noRoom = "False NoRoom: 0 of 10 pods are in the target group, where 4 belong; 4 pods wait, because the group that is open to them has no room"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		pods := w.addPods(10)
+		for _, pod := range pods[:6] {
+			w.reserve(pod, "o1")
+		}
+		w.wait(2 * standbyDelay)
+		require.Contains(t, w.onTarget(), "PodsPending")
+		require.False(t, w.filter(pods[6], "o1")[0].IsSuccess())
+		w.wait(2 * standbyDelay)
+		assert.Equal(t, noRoom, w.onTarget())
+
+		// A standby does not know that they wait, and leaves it so.
+		w.status.leads.Store(false)
+		w.wakeup.remove(pods[6].UID)
+		w.status.policyChanged(webOnSpot)
+		w.wait(3 * standbyDelay)
+		assert.Equal(t, noRoom, w.onTarget())
+	})
+}
+
 func TestStatusIsWrittenAgainAfterAFailure(t *testing.T) {
-	gone := apierrors.NewNotFound(v1alpha1.Resource().GroupResource(), "web-on-spot")
+	resource := v1alpha1.Resource().GroupResource()
 	for name, tt := range map[string]struct {
 		err   error
-		again int
+		after time.Duration
 	}{
-		"conflict":            {apierrors.NewConflict(v1alpha1.Resource().GroupResource(), "web-on-spot", errors.New("changed")), 1},
-		"no answer":           {errors.New("connection refused"), 1},
-		"no such subresource": {gone, 0},
+		"conflict":            {apierrors.NewConflict(resource, "web-on-spot", errors.New("changed")), statusDelay},
+		"no answer":           {errors.New("connection refused"), statusDelay},
+		"no such subresource": {apierrors.NewNotFound(resource, "web-on-spot"), refusedDelay},
+		"not permitted":       {apierrors.NewForbidden(resource, "web-on-spot", errors.New("no such role")), refusedDelay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,7 +209,8 @@ func TestStatusIsWrittenAgainAfterAFailure(t *testing.T) {
 				w.reserve(w.addPods(1)[0], "o1")
 				require.Empty(t, w.wait(2*standbyDelay))
 				w.refuse(nil)
-				assert.Len(t, w.wait(2*standbyDelay), tt.again)
+				assert.Empty(t, w.wait(tt.after-2*standbyDelay))
+				assert.Len(t, w.wait(2*standbyDelay), 1)
 			})
 		})
 	}

@@ -27,6 +27,7 @@ type wakeup struct {
 	pods      corelisters.PodLister
 	activator fwk.PodActivator
 	queue     workqueue.TypedDelayingInterface[types.NamespacedName]
+	begins    func(policy types.NamespacedName) // called when a pod begins to wait, and no other of its policy does
 
 	// mu guards the two below. It is taken before the store's lock, never while that is held; and while mu is held, the
 	// scheduler is not called.
@@ -57,12 +58,16 @@ func (w *wakeup) add(waiting waitingPod) {
 		waiting.yields = waiting.yields || l.pods[pod.UID].yields
 		w.removeLocked(pod.UID)
 	}
-	if w.lines[policy] == nil {
+	first := w.lines[policy] == nil
+	if first {
 		w.lines[policy] = &line{pods: map[types.UID]*waitingPod{}}
 	}
 	w.lines[policy].pods[pod.UID] = &waiting
 	w.policyOf[pod.UID] = policy
 	w.mu.Unlock()
+	if first {
+		w.begins(policy)
+	}
 
 	// The events that end the wait may have come before it was noted: that the pod is gone or bound, ...
 	now, err := w.pods.Pods(pod.Namespace).Get(pod.Name)
@@ -107,19 +112,16 @@ func (w *wakeup) reconsider(uid types.UID) {
 
 // policyChanged is the store's subscriber.
 func (w *wakeup) policyChanged(policy types.NamespacedName) {
-	if w.count(policy) > 0 {
+	if w.waits(policy) {
 		w.queue.AddAfter(policy, wakeupDelay)
 	}
 }
 
-// count returns how many pods wait that the policy has kept out of a group.
-func (w *wakeup) count(policy types.NamespacedName) int {
+// waits reports whether a pod waits that the policy has kept out of a group.
+func (w *wakeup) waits(policy types.NamespacedName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if l := w.lines[policy]; l != nil {
-		return len(l.pods)
-	}
-	return 0
+	return w.lines[policy] != nil
 }
 
 // activate activates the policy's waiting pods whose turn it is, again if they were not tried since: the scheduler lets a pod

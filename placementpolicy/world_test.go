@@ -210,9 +210,18 @@ func (w *world) filter(pod *v1.Pod, nodes ...string) []*fwk.Status {
 	return statuses
 }
 
+// filteredFor begins a scheduling cycle in which the pod may go to the node.
+func (w *world) filteredFor(pod *v1.Pod, node string) fwk.CycleState {
+	state, status := w.preFilter(pod)
+	if !status.IsSkip() {
+		require.True(w.t, w.Filter(w.ctx, state, pod, w.nodeInfo(node)).IsSuccess())
+	}
+	return state
+}
+
 // reserve passes the pod through the scheduling cycle onto the node.
 func (w *world) reserve(pod *v1.Pod, node string) fwk.CycleState {
-	state, _ := w.preFilter(pod)
+	state := w.filteredFor(pod, node)
 	require.True(w.t, w.Reserve(w.ctx, state, pod, node).IsSuccess())
 	return state
 }

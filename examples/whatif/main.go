@@ -169,7 +169,7 @@ func (o options) answer(stdin io.Reader) (Answer, error) {
 			}
 		}
 	} else if len(w.nodes) == 0 {
-		return Answer{}, fmt.Errorf("%s: there is no Node in it: write it with kubectl get pods,nodes,placementpolicies,replicasets -A -o yaml", file)
+		return Answer{}, fmt.Errorf("%s: there is no Node in it: write it with kubectl get pods,nodes,placementpolicies,replicasets,statefulsets -A -o yaml", file)
 	}
 	if o.manifest == "" && o.policy == "" && o.replicas == 0 && len(o.settings) == 0 {
 		return answer(w, types.NamespacedName{}, nil)

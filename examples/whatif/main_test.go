@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		"no policy":          {[]string{"-f", "-"}, "# nothing\n---\nkind: ConfigMap", "-: there is no PlacementPolicy in it"},
 		"invalid policy":     {[]string{"-f", "-"}, policy + "{podSelector: {}}}", "-: invalid placement policy default/p: spec.nodeSelector: Required value: write {} to select everything"},
 		"unknown field":      {[]string{"-f", "-"}, policy + "{podSelector: {}, nodeSelector: {}, policy: {size: 1}}}", `-: spec of placement policy default/p: strict decoding error: unknown field "policy.size"`},
-		"dump without nodes": {[]string{"--from", "-"}, policy + "{}}", "-: there is no Node in it: write it with kubectl get pods,nodes,placementpolicies,replicasets -A -o yaml"},
+		"dump without nodes": {[]string{"--from", "-"}, policy + "{}}", "-: there is no Node in it: write it with kubectl get pods,nodes,placementpolicies,replicasets,statefulsets -A -o yaml"},
 		"bad pod": {[]string{"--from", "-"}, "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {namespace: a, name: b}, spec: 1}]}",
 			`-: document 1: Pod a/b: cannot restore struct from: int64`},
 		"bad workload": {[]string{"--from", "-"}, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {namespace: a, name: b}, spec: {replicas: x}}",

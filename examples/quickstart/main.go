@@ -33,7 +33,9 @@ Starts a control plane on this machine, applies a placement policy and a Deploym
 half of its pods, relabels a node, and kills the scheduler in the middle of a scale-up. After each step a table shows where
 the pods are, and what the scheduler knows. Nothing is left behind.
 
-Exit code: 0 if the pods are in the end exactly where the policy wants them, 1 if not, 2 if the flags are wrong.
+Exit code: 0 if the pods are in the end exactly where the policy wants them, 1 if not, or if something failed or it was
+interrupted before the end, 2 if the flags are wrong. "go run" itself exits with 1 instead of 2: for scripts,
+go build -o quickstart ./examples/quickstart
 
 Flags:
 `

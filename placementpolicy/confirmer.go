@@ -8,9 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -24,25 +26,34 @@ const (
 
 // confirmer ends the reservations of pods that could not be bound, once the API server has said that they are not: a bind may
 // be stored although the scheduler saw an error. While the API server restarts, many are, and no event tells of them. If
-// they did not go on counting, other pods would take their places.
+// they did not go on counting, other pods would take their places. Until it is certain, the pod is not tried again: with
+// another reservation it would count elsewhere.
 type confirmer struct {
-	store  *policystore.Store
-	getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)
-	queue  workqueue.TypedDelayingInterface[types.NamespacedName]
+	store     *policystore.Store
+	pods      corelisters.PodLister
+	getPod    func(ctx context.Context, namespace, name string) (*v1.Pod, error)
+	activator fwk.PodActivator
+	queue     workqueue.TypedDelayingInterface[types.NamespacedName]
 
-	mu      sync.Mutex // guards pending, and that a reservation is not ended that was made after the question
+	mu      sync.Mutex // guards pending and the pods in it; also, no reservation is ended that was made after the question
 	pending map[types.NamespacedName]*unreservedPod
 }
 
-// unreservedPod is a pod after a failed attempt to place it.
-type unreservedPod struct{ pod *v1.Pod }
+// unreservedPod is a pod that could not be bound, as it seemed. If it is bound, it is pending until the informer shows that.
+type unreservedPod struct {
+	*v1.Pod
+	kept bool // from being tried
+}
 
-func newConfirmer(store *policystore.Store, getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)) *confirmer {
+func newConfirmer(store *policystore.Store, pods corelisters.PodLister, activator fwk.PodActivator,
+	getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)) *confirmer {
 	return &confirmer{
-		store:   store,
-		getPod:  getPod,
-		queue:   workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		pending: map[types.NamespacedName]*unreservedPod{},
+		store:     store,
+		pods:      pods,
+		getPod:    getPod,
+		activator: activator,
+		queue:     workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		pending:   map[types.NamespacedName]*unreservedPod{},
 	}
 }
 
@@ -53,45 +64,71 @@ func (c *confirmer) run(ctx context.Context) { forEach(ctx, c.queue, c.confirm) 
 func (c *confirmer) add(pod *v1.Pod) {
 	key := types.NamespacedName(cache.MetaObjectToName(pod))
 	c.mu.Lock()
-	c.pending[key] = &unreservedPod{pod}
+	c.pending[key] = &unreservedPod{Pod: pod}
 	c.mu.Unlock()
 	c.queue.Add(key)
 }
 
-// remove has the pod's reservation stay: it is about to be made anew.
+// keeps reports whether the pod must not be tried, since it may be bound. It is activated if it is not.
+func (c *confirmer) keeps(pod *v1.Pod) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending[types.NamespacedName(cache.MetaObjectToName(pod))]
+	if p == nil || p.UID != pod.UID {
+		return false
+	}
+	p.kept = true
+	return true
+}
+
+// remove drops the pod, which is bound or gone, or for which another reservation is about to be made.
 func (c *confirmer) remove(pod *v1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.pending, types.NamespacedName(cache.MetaObjectToName(pod)))
+	key := types.NamespacedName(cache.MetaObjectToName(pod))
+	if p := c.pending[key]; p != nil && p.UID == pod.UID {
+		delete(c.pending, key)
+	}
 }
 
 func (c *confirmer) confirm(ctx context.Context, key types.NamespacedName) {
 	c.mu.Lock()
-	unreserved := c.pending[key]
+	p := c.pending[key]
 	c.mu.Unlock()
-	if unreserved == nil {
+	if p == nil {
 		return
 	}
 	asking, cancel := context.WithTimeout(ctx, confirmationTimeout)
 	defer cancel()
 	pod, err := c.getPod(asking, key.Namespace, key.Name)
+	logger := klog.FromContext(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {
 		// A server that has just started may even say that the scheduler may not ask.
-		klog.FromContext(ctx).Error(err, "Asking whether a pod is bound after all; trying again", "pod", key)
+		logger.Error(err, "Asking whether a pod is bound after all; trying again", "pod", key)
 		c.queue.AddAfter(key, confirmationRetry)
 		return
 	}
 
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pending[key] != unreserved {
-		return // tried again meanwhile
+	if c.pending[key] != p {
+		c.mu.Unlock()
+		return // another reservation was made, or the informer has shown what became of the pod
+	}
+	if err == nil && pod.UID == p.UID && pod.Spec.NodeName != "" {
+		c.store.ForceAssumePod(p.Pod, pod.Spec.NodeName)
+		if shown, err := c.pods.Pods(key.Namespace).Get(key.Name); err == nil && shown.UID == p.UID && shown.Spec.NodeName != "" {
+			delete(c.pending, key)
+		}
+		c.mu.Unlock()
+		return
 	}
 	delete(c.pending, key)
-	if err == nil && pod.UID == unreserved.pod.UID && pod.Spec.NodeName != "" {
-		return // its event will come
-	}
-	if c.store.ForgetPod(unreserved.pod) {
+	if c.store.ForgetPod(p.Pod) {
 		reservationsUndone.Inc()
+	}
+	kept := p.kept
+	c.mu.Unlock()
+	if kept {
+		c.activator.Activate(logger, map[string]*v1.Pod{klog.KObj(p.Pod).String(): p.Pod})
 	}
 }

@@ -9,33 +9,37 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Binding the pod web-0 to m1 has failed, as the scheduler saw it.
+// Binding the pod web-0 to m1 has failed, as the scheduler saw it. After that the scheduler tries the pod again.
 func TestAPodKeepsItsPlaceUntilItIsCertainThatItIsNotBound(t *testing.T) {
-	notFound := apierrors.NewNotFound(v1.Resource("pods"), "web-0")
 	for name, tc := range map[string]struct {
-		pod  *v1.Pod
-		err  error
-		kept bool
+		pod            *v1.Pod
+		err            error
+		managed, other int
+		tried          bool
 	}{
-		"it is not bound":              {pod: webPod("web-0").Obj()},
-		"it is bound":                  {pod: webPod("web-0").Node("m1").Obj(), kept: true},
-		"it is bound elsewhere":        {pod: webPod("web-0").Node("o1").Obj(), kept: true}, // until its event comes
-		"it is gone":                   {err: notFound},
-		"another has its name":         {pod: webPod("web-0").UID("another").Node("m1").Obj()},
-		"the API server does not tell": {err: assert.AnError, kept: true},
+		"it is not bound":              {pod: webPod("web-0").Obj(), tried: true},
+		"it is bound":                  {pod: webPod("web-0").Node("m1").Obj(), managed: 1},
+		"it is bound elsewhere":        {pod: webPod("web-0").Node("o1").Obj(), other: 1},
+		"it is gone":                   {err: apierrors.NewNotFound(v1.Resource("pods"), "web-0"), tried: true},
+		"another has its name":         {pod: webPod("web-0").UID("another").Node("m1").Obj(), tried: true},
+		"the API server does not tell": {err: assert.AnError, managed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.setPolicy("web-on-spot", strict40)
-				pods := w.addPods(3)
-				w.reserve(pods[0], "m1")
+				pod := w.addPods(3)[0]
+				w.reserve(pod, "m1")
 				w.answer = func() (*v1.Pod, error) { return tc.pod, tc.err }
-				w.unreserve(pods[0])
-				assert.Equal(t, !tc.kept, w.filter(pods[1], "m1")[0].IsSuccess())
+				w.unreserve(pod)
+				managed, other, _ := w.counts()
+				assert.Equal(t, []int{tc.managed, tc.other}, []int{managed, other})
+				_, status := w.preFilter(pod)
+				assert.Equal(t, tc.tried, status.IsSuccess(), status.Message())
 			})
 		})
 	}
@@ -56,40 +60,77 @@ func TestTheAPIServerIsAskedUntilItAnswers(t *testing.T) {
 			return pods[0], nil
 		}
 		w.unreserve(pods[0])
+		_, status := w.preFilter(pods[0])
+		assert.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code())
+		assert.Equal(t, "binding the pod has failed, but the API server has yet to say that it is not bound", status.Message())
+
 		assert.Empty(t, w.activatedWithin(9*confirmationRetry))
-		assert.Equal(t, map[string]int{pods[1].Name: 1}, w.activatedWithin(2*confirmationRetry))
-		assert.Empty(t, w.activatedWithin(time.Minute))
+		woken := map[string]int{"web-0": 1, "web-1": 1} // to be tried again, and to take the place
+		assert.Equal(t, woken, w.activatedWithin(confirmationRetry+2*wakeupDelay))
 		assert.Equal(t, 11, asked)
 		assert.Empty(t, w.confirmer.pending)
 	})
 }
 
+func TestAPodThatIsBoundAfterAllIsNotTriedUntilItsEventComes(t *testing.T) {
+	for name, event := range map[string]func(*world, *v1.Pod){
+		"it is bound":                       func(w *world, pod *v1.Pod) { w.bind(pod, "m1") },
+		"it is deleted":                     func(w *world, pod *v1.Pod) { w.pods.remove(pod) },
+		"it is replaced by one of its name": func(w *world, pod *v1.Pod) { w.pods.set(webPod(pod.Name).UID("another").Obj()) },
+		"it is bound, and that was known":   nil,
+		"it is found deleted by a relist":   func(w *world, pod *v1.Pod) { w.pods.lose(pod) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.setPolicy("web-on-spot", strict40)
+				pod := w.addPods(3)[0]
+				w.reserve(pod, "m1")
+				bound := pod.DeepCopy()
+				bound.Spec.NodeName = "m1"
+				w.answer = func() (*v1.Pod, error) { return bound, nil }
+				if event == nil {
+					w.pods.set(bound)
+				}
+				w.unreserve(pod)
+				if event != nil {
+					require.Len(t, w.confirmer.pending, 1)
+					_, status := w.preFilter(pod)
+					require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code())
+					event(w, pod)
+				}
+				assert.Empty(t, w.confirmer.pending)
+				assert.Empty(t, w.activatedWithin(time.Minute))
+			})
+		})
+	}
+}
+
+// A profile without PreFilter tries the pod all the same.
 func TestAnAnswerDoesNotEndAReservationThatWasMadeAfterTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.setPolicy("web-on-spot", strict40)
 		pod := w.addPods(3)[0]
-		w.reserve(pod, "m1")
+		reserve := func() { require.True(t, w.Reserve(w.ctx, framework.NewCycleState(), pod, "m1").IsSuccess()) }
 		answer := make(chan *v1.Pod)
 		w.answer = func() (*v1.Pod, error) { return <-answer, nil }
+		managedAfterAnswer := func() int {
+			answer <- pod
+			synctest.Wait()
+			managed, _, _ := w.counts()
+			return managed
+		}
+		reserve()
 		w.unreserve(pod)
-		w.reserve(pod, "m1")
-		answer <- pod
-		synctest.Wait()
-		managed, _, _ := w.counts()
-		assert.Equal(t, 1, managed)
+		reserve()
+		assert.Equal(t, 1, managedAfterAnswer())
 
 		w.unreserve(pod)
-		w.reserve(pod, "m1")
+		reserve()
 		w.Unreserve(w.ctx, framework.NewCycleState(), pod, "m1")
-		answer <- pod // to the question before
-		synctest.Wait()
-		managed, _, _ = w.counts()
-		require.Equal(t, 1, managed)
-		answer <- pod
-		synctest.Wait()
-		managed, _, _ = w.counts()
-		assert.Zero(t, managed)
+		assert.Equal(t, 1, managedAfterAnswer(), "to the question before")
+		assert.Zero(t, managedAfterAnswer())
 	})
 }
 

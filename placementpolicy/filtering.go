@@ -67,6 +67,9 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if err := pl.waitForSync(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	if pl.confirmer.keeps(pod) {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "binding the pod has failed, but the API server has yet to say that it is not bound")
+	}
 	decision, governed := pl.store.Decide(pod)
 	countDecision(decision, governed)
 	if !governed || pod.Spec.NodeName != "" {

@@ -65,13 +65,18 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		},
 		UpdateFunc: func(old, pod *v1.Pod) {
 			s.store.UpdatePod(old, pod)
-			if old.UID != pod.UID || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			bound := old.Spec.NodeName == "" && pod.Spec.NodeName != ""
+			if old.UID != pod.UID || bound {
+				s.confirmer.remove(old)
+			}
+			if old.UID != pod.UID || bound || pod.DeletionTimestamp != nil {
 				s.wakeup.remove(old.UID)
 			}
 		},
 		DeleteFunc: func(pod cache.DeletedObject[*v1.Pod]) {
 			if pod.OptionalObj != nil {
 				s.store.RemovePod(pod.OptionalObj)
+				s.confirmer.remove(pod.OptionalObj)
 				s.wakeup.remove(pod.OptionalObj.UID)
 			}
 		},

@@ -130,7 +130,7 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 		store:     store,
 		wakeup:    newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
 		narrowing: newNarrowing(store, handle),
-		confirmer: newConfirmer(store, getPod),
+		confirmer: newConfirmer(store, factory.Core().V1().Pods().Lister(), handle, getPod),
 		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
 	}
 	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.waits, s.report, updateStatus)

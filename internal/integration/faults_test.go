@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"bytes"
+	"context"
 	"encoding/pem"
 	"io"
 	"log"
@@ -32,9 +34,11 @@ type faultyAPI struct {
 
 	bindsFail atomic.Bool   // of three binds one fails, and one is stored but answered with an error
 	binds     atomic.Int32  // how many there were meanwhile
+	bindsHang atomic.Bool   // until their connection is closed; every second one is stored then
 	bindWaits atomic.Bool   // the next bind
 	release   chan struct{} // the bind that waits, if it is closed
 	down      atomic.Bool   // nothing is answered
+	blind     atomic.Bool   // pods are not listed and not watched
 	forgetful atomic.Bool   // the next watch of pods is told to list them anew
 	policies  chan struct{} // if not nil, policies are kept back until it is closed
 }
@@ -69,6 +73,17 @@ func (f *faultyAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch query := r.URL.Query(); {
 	case f.down.Load():
 		panic(http.ErrAbortHandler) // closes the connection
+	case f.blind.Load() && r.URL.Path == "/api/v1/pods":
+		panic(http.ErrAbortHandler)
+	case f.bindsHang.Load() && strings.HasSuffix(r.URL.Path, "/binding"):
+		n := f.binds.Add(1)
+		body, _ := io.ReadAll(r.Body) // only after that the server looks whether the connection is closed
+		<-r.Context().Done()
+		if n%2 == 0 {
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			f.proxy.ServeHTTP(httptest.NewRecorder(), r)
+		}
 	case f.policies != nil && strings.HasSuffix(r.URL.Path, "/placementpolicies") && query.Get("limit") != "1": // which only asks whether there is such a resource
 		select {
 		case <-f.policies:
@@ -120,6 +135,27 @@ func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 	w.requireSplit("web", 40, 60)
 	t.Logf("%d binds", api.binds.Load())
 	assert.Greater(t, int(api.binds.Load()), 133, "a third of the binds had to be done again")
+}
+
+// TestBindsThatNobodyTellsOf has binds stored while the scheduler gets neither an answer nor an event, as when the API server
+// restarts.
+func TestBindsThatNobodyTellsOf(t *testing.T) {
+	t.Parallel()
+	const pods = 40
+	w := newWorld(t)
+	api := &faultyAPI{}
+	w.startScheduler(schedulerOptions{Kubeconfig: api.serve(w)})
+	w.addNodes("m1 o1")
+	w.setPolicy("web", strict40)
+	api.bindsHang.Store(true)
+	w.createPods("web", pods)
+	w.eventually(func(c *assert.CollectT) { require.EqualValues(c, pods, api.binds.Load()) })
+	api.blind.Store(true)
+	api.CloseClientConnections()
+	api.bindsHang.Store(false)
+	w.requireOn("", 0)
+	api.blind.Store(false)
+	w.requireSplit("web", pods*4/10, pods*6/10)
 }
 
 // TestReservedPod has the bind of a pod wait, for which the scheduler has taken the last place in the target group.

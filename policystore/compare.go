@@ -51,8 +51,11 @@ func (s *Store) Compare(cluster Cluster) []string {
 			differ("pod %s: only the store has it", uid)
 		case twin == nil:
 			differ("pod %s: only the store has it, reserved for node %s", uid, nameOf(p.reserved))
-		case p.reserved != nil && twin.observed == nil:
-			twin.reserved = fresh.state.nodeFor(p.reserved.name)
+		default:
+			if p.reserved != nil && twin.observed == nil {
+				twin.reserved = fresh.state.nodeFor(p.reserved.name)
+			}
+			twin.gated = twin.gated && p.gated // as the reservation has shown
 			fresh.state.settle(twin)
 		}
 	}

@@ -27,6 +27,11 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			assert.NoError(w.t, w.AssumePod(pod, "o1"))
 			c.Pods = append(c.Pods, pod)
 		}, nil},
+		{"gates that a reservation has shown to be gone are none", func(w *world, c *policystore.Cluster) {
+			pod := w.pods[w.create(1, gated)[0]]
+			assert.NoError(w.t, w.AssumePod(newPod(pod.Name), "o1"))
+			c.Pods = append(c.Pods, pod)
+		}, nil},
 		{"a pod that was missed", func(_ *world, c *policystore.Cluster) {
 			c.Pods = append(c.Pods, newPod("missed", onNode("m1")))
 		}, []string{

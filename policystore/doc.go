@@ -23,7 +23,8 @@
 //
 //	RemovePod leads from everywhere back to unknown.
 //
-// Only active pods count: those that are not finished, are not being deleted and have no scheduling gates.
+// Only active pods count: those that are not finished, are not being deleted and have no scheduling gates. Gates only ever
+// go: once an event or AssumePod has shown a pod without them, an older object does not bring them back.
 //
 // # The decision
 //

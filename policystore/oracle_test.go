@@ -42,7 +42,7 @@ func newOracle() *oracle {
 
 // observe notes a pod's event. A bound pod needs no reservation any more, wherever it was.
 func (o *oracle) observe(pod *v1.Pod) {
-	o.pods[pod.UID] = pod
+	o.pods[pod.UID] = gatesGone(pod, o.pods[pod.UID])
 	o.unseen.Delete(pod.UID)
 	if pod.Spec.NodeName != "" {
 		delete(o.reservations, pod.UID)
@@ -62,8 +62,19 @@ func (o *oracle) assume(pod *v1.Pod, nodeName string) {
 		o.unseen.Insert(pod.UID)
 	}
 	if o.boundTo(pod.UID) == "" {
+		o.pods[pod.UID] = gatesGone(o.pods[pod.UID], pod)
 		o.reservations[pod.UID] = nodeName
 	}
+}
+
+// gatesGone returns the pod without its scheduling gates if it was seen without them: they never come back.
+func gatesGone(pod, seen *v1.Pod) *v1.Pod {
+	if seen == nil || len(seen.Spec.SchedulingGates) > 0 || len(pod.Spec.SchedulingGates) == 0 {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.Spec.SchedulingGates = nil
+	return pod
 }
 
 func (o *oracle) forget(pod *v1.Pod) {
@@ -352,7 +363,7 @@ func (o *oracle) couldEvict(pod *v1.Pod, group Group) bool {
 // refuses reports whether AssumePod must return a QuotaError: the pod counts and is not bound, and its policy does not
 // allow the group of the node, which is known.
 func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
-	pod = o.known(pod)
+	pod = gatesGone(o.known(pod), pod)
 	p, governed := o.governing(pod)
 	if !governed || !isActive(pod) || o.boundTo(pod.UID) != "" {
 		return false

@@ -401,7 +401,7 @@ func (w *world) changePod() {
 		if len(obj.Spec.SchedulingGates) > 0 {
 			changed.Spec.SchedulingGates = nil
 		} else {
-			changed.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
+			changed.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} // as in an object that is late
 		}
 	case "terminate":
 		changed.DeletionTimestamp = new(metav1.Now())

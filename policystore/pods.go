@@ -13,9 +13,10 @@ type pod struct {
 	labelSet *labelSet
 	workload *workload // nil if nothing controls the pod
 
-	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. The pod is placed on the observed
-	// node, else on the reserved one.
-	seen, active       bool
+	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. ended: it is finished or being deleted.
+	// gated: all that was seen of it, by events and by AssumePod, had scheduling gates; these only ever go. The pod is
+	// placed on the observed node, else on the reserved one.
+	seen, ended, gated bool
 	observed, reserved *node
 
 	// The contribution: where the pod is listed and counted. Undoing it needs nothing else.
@@ -26,17 +27,20 @@ type pod struct {
 	labelSetIndex, nodeIndex int
 }
 
+// active reports whether the pod counts.
+func (p *pod) active() bool { return !p.ended && !p.gated }
+
 // podFacts is what the store reads from a pod object.
 type podFacts struct {
-	active    bool
-	nodeName  string
-	nominated string
-	priority  int32
-	workload  types.UID
+	ended, gated bool
+	nodeName     string
+	nominated    string
+	priority     int32
+	workload     types.UID
 }
 
 func factsOf(obj *v1.Pod) podFacts {
-	f := podFacts{active: active(obj), nodeName: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	f := podFacts{ended: ended(obj), gated: gated(obj), nodeName: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
 	if obj.Spec.Priority != nil {
 		f.priority = *obj.Spec.Priority
 	}
@@ -54,6 +58,14 @@ func uidOf(obj *v1.Pod) types.UID {
 	return types.UID(obj.Namespace + "/" + obj.Name)
 }
 
+// ended reports whether the pod is finished or being deleted.
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed || pod.DeletionTimestamp != nil
+}
+
+// gated reports whether scheduling gates hold the pod back.
+func gated(pod *v1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+
 // hasPod reports whether the pod object tells nothing new.
 func (s *state) hasPod(obj *v1.Pod) bool {
 	p := s.pods[uidOf(obj)]
@@ -61,7 +73,7 @@ func (s *state) hasPod(obj *v1.Pod) bool {
 		return false
 	}
 	f := factsOf(obj)
-	return p.seen && p.active == f.active && nameOf(p.observed) == f.nodeName && s.nominated[p] == f.nominated &&
+	return p.seen && p.ended == f.ended && (!p.gated || f.gated) && nameOf(p.observed) == f.nodeName && s.nominated[p] == f.nominated &&
 		p.priority == f.priority && p.workload.id() == f.workload && p.labelSet.labels.equal(obj.Labels)
 }
 
@@ -81,7 +93,7 @@ func (s *state) observePod(obj *v1.Pod) {
 		p.priority = f.priority
 	}
 	p.seen = true
-	p.active = f.active
+	p.ended, p.gated = f.ended, p.gated && f.gated
 	p.observed = s.nodeFor(f.nodeName)
 	if p.observed != nil {
 		p.reserved = nil // bound: the reservation has ended, wherever it was
@@ -92,7 +104,7 @@ func (s *state) observePod(obj *v1.Pod) {
 // addPod makes the record of a pod that is not tracked yet.
 func (s *state) addPod(obj *v1.Pod) *pod {
 	f := factsOf(obj)
-	p := &pod{uid: uidOf(obj), active: f.active, priority: f.priority}
+	p := &pod{uid: uidOf(obj), ended: f.ended, gated: f.gated, priority: f.priority}
 	s.pods[p.uid] = p
 	s.setLabelSet(p, s.labelSetFor(obj))
 	s.setWorkload(p, f.workload)
@@ -105,7 +117,7 @@ func (s *state) removePod(uid types.UID) {
 	if p == nil {
 		return
 	}
-	p.active, p.observed, p.reserved = false, nil, nil
+	p.ended, p.observed, p.reserved = true, nil, nil
 	s.settle(p)
 	s.setWorkload(p, "")
 	s.setNominated(p, "")
@@ -113,12 +125,12 @@ func (s *state) removePod(uid types.UID) {
 	delete(s.pods, uid)
 }
 
-// assumePod reserves the node for the pod, unless the pod counts and a Strict policy has used up its group's quota. A
-// node that is not known yet is in no group, so nothing can be said against it.
+// assumePod reserves the node for the pod, unless the pod is going to count there and a Strict policy has used up its group's
+// quota. A node that is not known yet is in no group, so nothing can be said against it.
 func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
-	counts := active(obj)
+	counts := !ended(obj) && !gated(obj)
 	if p := s.pods[uidOf(obj)]; p != nil {
-		counts = p.active && p.observed == nil
+		counts = !p.ended && !(p.gated && gated(obj)) && p.observed == nil
 	}
 	if n := s.nodes[nodeName]; counts && n != nil && n.known {
 		if d, governed := s.decide(obj); governed {
@@ -131,13 +143,15 @@ func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
 	return nil
 }
 
-// reserve reserves the node for the pod. A pod that is bound needs none.
+// reserve reserves the node for the pod. A pod that is bound needs none. The scheduler may know before the store does that the
+// pod has lost its gates.
 func (s *state) reserve(obj *v1.Pod, nodeName string) {
 	p := s.pods[uidOf(obj)]
 	if p == nil {
 		p = s.addPod(obj)
 	}
 	if p.observed == nil {
+		p.gated = p.gated && gated(obj)
 		p.reserved = s.nodeFor(nodeName)
 		s.settle(p)
 	}
@@ -170,7 +184,7 @@ func (s *state) settle(p *pod) {
 	}
 
 	var c *cohort
-	if pol := p.labelSet.governing(); pol != nil && p.active {
+	if pol := p.labelSet.governing(); pol != nil && p.active() {
 		c = pol.cohortFor(p.labelSet)
 	}
 	group := NoGroup

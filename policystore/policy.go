@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -209,11 +208,4 @@ func compareRank(a, b *compiledPolicy) int {
 		cmp.Compare(strictFirst(a), strictFirst(b)),
 		cmp.Compare(a.Name, b.Name),
 	)
-}
-
-// active reports whether the pod counts: a pod that is finished, is being deleted or is held back by scheduling gates
-// does not.
-func active(pod *v1.Pod) bool {
-	return pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed &&
-		pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
 }

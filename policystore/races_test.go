@@ -60,6 +60,8 @@ func TestRaces(t *testing.T) {
 			[]event{shows("pending"), shows("terminating", terminating), deletes}, []event{reserve, unreserve}, "0/0"},
 		{"4 the pod is bound to another node than the reserved one",
 			[]event{shows("pending"), shows("bound", onNode("o1"))}, []event{reserve}, "0/1"},
+		{"8 the pod has lost its gates when it is reserved, but still shows them",
+			[]event{shows("gated", gated), shows("gated, with a new label", gated, labelled("new", ""))}, []event{reserve}, "1/0"},
 	} {
 		t.Run(race.name, func(t *testing.T) {
 			for _, order := range interleavings(race.informer, race.scheduler) {
@@ -206,7 +208,7 @@ func TestRaces(t *testing.T) {
 	t.Run("8 a pod counts when it has lost its scheduling gates", func(t *testing.T) {
 		w := newCluster(t, strict40)
 		w.run(2)
-		pod := w.create(1, func(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}} })[0]
+		pod := w.create(1, gated)[0]
 		qualifying := func() int {
 			info, _ := w.Policy(web)
 			return info.Cohorts[0].Qualifying
@@ -216,6 +218,29 @@ func TestRaces(t *testing.T) {
 		assert.Equal(t, 3, qualifying())
 		w.schedule()
 		w.requireSplit("1/2")
+	})
+
+	t.Run("8 pods have lost their gates, which no event has shown yet", func(t *testing.T) {
+		w := newCluster(t, strict40)
+		w.SetWorkloadSize("rs", 10)
+		defer w.RemoveWorkload("rs")
+		gatedPods := w.create(10, gated, controlledBy("rs"))
+		for i, name := range gatedPods {
+			pod := newPod(name, controlledBy("rs"))
+			d, _ := w.Decide(pod)
+			require.Equal(t, []int{i + 1, 10, 4}, []int{d.Qualifying, d.Size, d.Target})
+			require.Equal(t, i < 4, d.Allows(target))
+			err := w.AssumePod(pod, "m1")
+			require.Equal(t, i < 4, err == nil)
+			if err != nil {
+				require.NoError(t, w.AssumePod(pod, "o1"))
+			}
+			w.update(labelled("new", ""), name) // an event that is late
+		}
+		w.requireSplit("4/6")
+		w.ForgetPod(w.pods[gatedPods[0]])
+		d, _ := w.Decide(w.pods[gatedPods[1]])
+		assert.Equal(t, []int{10, 2, 6}, []int{d.Qualifying, d.Managed, d.Other}, "the gates do not come back")
 	})
 
 	t.Run("9 two profiles compete for the last place", func(t *testing.T) {

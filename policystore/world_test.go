@@ -243,6 +243,8 @@ func controlledBy(workload types.UID) func(*v1.Pod) {
 	}
 }
 
+func gated(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}} }
+
 func finished(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }
 
 func terminating(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) }

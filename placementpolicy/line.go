@@ -56,8 +56,8 @@ func (p *waitingPod) places(now policystore.Decision) int {
 	places := now.NewPlaces(then)
 	// A group that was open may still have had too few places for all members, and these are tried together.
 	if p.member && (places > 0 ||
-		now.Quota(policystore.Target)-now.Managed > then.Quota(policystore.Target)-then.Managed ||
-		now.Quota(policystore.Other)-now.Other > then.Quota(policystore.Other)-then.Other) {
+		now.Free(policystore.Target) > then.Free(policystore.Target) ||
+		now.Free(policystore.Other) > then.Free(policystore.Other)) {
 		return math.MaxInt
 	}
 	return places

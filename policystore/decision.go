@@ -105,20 +105,21 @@ func (d Decision) GroupOf(nodeLabels map[string]string) Group {
 // Allows reports whether the pod may go to the group. BestEffort allows both. Strict allows a group while it holds fewer
 // pods than are meant for it; at least one group always does, so that a policy alone never blocks a pod.
 func (d Decision) Allows(g Group) bool {
-	return d.EnforcementMode() != Strict || d.placed(g) < d.Quota(g)
+	return d.EnforcementMode() != Strict || d.Free(g) > 0
 }
 
 // NewPlaces returns how many pods of the cohort may go where the earlier decision about the pod did not let it go: into a
-// group that is open and was not. Nothing limits them if another policy or none governs the pod now, or if the policy
-// divides the pods or the nodes in another way: that is [math.MaxInt].
+// group that is open and was not or, if the nodes are now divided in another way, into any that is open. If no Strict policy
+// governs the pod any more nothing limits them: that is [math.MaxInt].
 func (d Decision) NewPlaces(earlier Decision) int {
-	if d.Policy != earlier.Policy || !d.spec.sameGrouping(earlier.spec) {
-		return math.MaxInt
-	}
 	places := 0
 	for _, g := range []Group{Target, Other} {
-		if d.Allows(g) && !earlier.Allows(g) {
-			places += d.Quota(g) - d.placed(g)
+		switch {
+		case !d.Allows(g), d.spec.sameDivision(earlier.spec) && earlier.Allows(g):
+		case d.EnforcementMode() != Strict:
+			return math.MaxInt
+		default:
+			places += d.Free(g)
 		}
 	}
 	return places
@@ -156,6 +157,10 @@ func (d Decision) Quota(g Group) int {
 	return d.Size - d.Target
 }
 
+// Free returns how many more pods the group takes until it holds all that are meant for it. It is negative if it holds too
+// many, as under BestEffort or after a scale-down.
+func (d Decision) Free(g Group) int { return d.Quota(g) - d.placed(g) }
+
 func (d Decision) placed(g Group) int {
 	if g == Target {
 		return d.Managed
@@ -166,7 +171,7 @@ func (d Decision) placed(g Group) int {
 // Reason says in words why the group is full or, if it is not, how full it is.
 func (d Decision) Reason(g Group) string {
 	state := "open"
-	if d.placed(g) >= d.Quota(g) {
+	if d.Free(g) <= 0 {
 		state = "full"
 	}
 	wanted := ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -102,6 +103,21 @@ func TestDecisionReason(t *testing.T) {
 	assert.Equal(t, "placement policy default/web: target group open (4 of 6 pods; 10 of 15 wanted qualify)", d.Reason(target))
 }
 
+func TestFree(t *testing.T) {
+	w := newCluster(t, must(policystore.BestEffort, "40%"))
+	w.create(4, onNode("m1"))
+	pods := w.create(6)
+	free := func() []int {
+		d, _ := w.Decide(w.pods[pods[0]])
+		return []int{d.Free(target), d.Free(other)}
+	}
+	assert.Equal(t, []int{0, 6}, free())
+	w.create(10, onNode("o1"))
+	assert.Equal(t, []int{4, 2}, free())
+	w.remove(pods[1:]...)
+	assert.Equal(t, []int{2, -1}, free(), "after a scale-down")
+}
+
 // The ratio is exact after every single pod, also when pods come one at a time and nobody knows how many will.
 func TestSequence(t *testing.T) {
 	letter := map[policystore.Group]string{target: "T", other: "o"}
@@ -136,6 +152,7 @@ func TestNoPolicyNoRestriction(t *testing.T) {
 	}
 	_, only := decision.OnlyGroup()
 	assert.False(t, only)
+	assert.Zero(t, decision.NewPlaces(decision))
 }
 
 func TestOnlyGroup(t *testing.T) {
@@ -151,6 +168,13 @@ func TestOnlyGroup(t *testing.T) {
 }
 
 func TestNewPlaces(t *testing.T) {
+	edit := func(size string, change func(*policystore.Policy)) func(*world) {
+		return func(w *world) {
+			p := must(policystore.Strict, size)
+			change(&p)
+			w.set(p)
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   int
@@ -161,16 +185,25 @@ func TestNewPlaces(t *testing.T) {
 		"the target rises":        {func(w *world) { w.set(must(policystore.Strict, "80%")) }, 4},
 		"the target sinks":        {func(w *world) { w.set(must(policystore.Strict, "20%")) }, 0},
 		"the mode is relaxed":     {func(w *world) { w.set(must(policystore.BestEffort, "40%")) }, math.MaxInt},
-		"nodes change group":      {func(w *world) { p := must(policystore.Strict, "40%"); p.Action = policystore.MustNot; w.set(p) }, math.MaxInt},
-		"another policy takes it": {func(w *world) { p := must(policystore.Strict, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, math.MaxInt},
+		"the weight changes":      {edit("40%", func(p *policystore.Policy) { p.Weight = 7 }), 0},
+		"pods join the cohort":    {edit("40%", func(p *policystore.Policy) { p.MatchLabelKeys = []string{} }), 0},
+		"pods leave the cohort":   {edit("40%", func(p *policystore.Policy) { p.MatchLabelKeys = []string{"name"} }), 0},
+		"they leave places":       {edit("1", func(p *policystore.Policy) { p.MatchLabelKeys = []string{"name"} }), 1},
+		"more pods are selected":  {edit("50%", func(p *policystore.Policy) { p.PodSelector = &metav1.LabelSelector{} }), 1},
+		"groups are swapped":      {edit("40%", func(p *policystore.Policy) { p.Action = policystore.MustNot }), 2},
+		"nodes change group":      {edit("40%", func(p *policystore.Policy) { p.NodeSelector = &metav1.LabelSelector{} }), 6},
+		"another policy takes it": {edit("20%", func(p *policystore.Policy) { p.Name, p.Weight = "next", 1 }), 0},
+		"it leaves more places":   {edit("60%", func(p *policystore.Policy) { p.Name, p.Weight = "next", 1 }), 2},
+		"another one is relaxed":  {func(w *world) { p := must(policystore.BestEffort, "20%"); p.Name, p.Weight = "next", 1; w.set(p) }, math.MaxInt},
 		"the policy is removed":   {func(w *world) { w.RemovePolicy(must(policystore.Strict, "40%").NamespacedName) }, math.MaxInt},
 	} {
 		w := newCluster(t, must(policystore.Strict, "40%"))
 		w.create(4, onNode("m1"))
 		w.create(5, onNode("o1"))
-		earlier, _ := w.Decide(newPod("pod"))
+		pod := newPod("pod", labelled("name", "pod"))
+		earlier, _ := w.Decide(pod)
 		tc.change(w)
-		later, _ := w.Decide(newPod("pod"))
+		later, _ := w.Decide(pod)
 		assert.Equal(t, tc.want, later.NewPlaces(earlier), name)
 	}
 }

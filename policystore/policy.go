@@ -185,9 +185,14 @@ func (c *compiledPolicy) groupOf(nodeLabels labels.Labels) Group {
 // same way: then only the numbers differ.
 func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
 	return c == o || o != nil &&
-		c.Weight == o.Weight && c.EnforcementMode == o.EnforcementMode && c.Action == o.Action &&
+		c.Weight == o.Weight && c.EnforcementMode == o.EnforcementMode &&
 		slices.Equal(c.MatchLabelKeys, o.MatchLabelKeys) &&
-		c.podSelector.String() == o.podSelector.String() && c.nodeSelector.String() == o.nodeSelector.String()
+		c.podSelector.String() == o.podSelector.String() && c.sameDivision(o)
+}
+
+// sameDivision reports whether both policies, each of which may be nil, divide the nodes in the same way.
+func (c *compiledPolicy) sameDivision(o *compiledPolicy) bool {
+	return c == o || c != nil && o != nil && c.Action == o.Action && c.nodeSelector.String() == o.nodeSelector.String()
 }
 
 // equal reports whether both policies mean the same.

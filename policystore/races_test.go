@@ -279,6 +279,12 @@ func TestRaces(t *testing.T) {
 	for name, spoil := range map[string]func(*world) error{
 		"11 a policy becomes invalid":    func(w *world) error { return w.SetPolicy(must(policystore.Strict, "400%")) },
 		"11 a policy becomes unreadable": func(w *world) error { err := errors.New("not a policy"); w.RejectPolicy(web, err); return err },
+		"11 a policy is rejected for no given reason": func(w *world) error {
+			w.RejectPolicy(web, nil)
+			info, _ := w.Policy(web)
+			require.EqualError(w.t, info.Err, "rejected for no given reason")
+			return info.Err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := must(policystore.BestEffort, "20%")

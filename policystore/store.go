@@ -1,6 +1,7 @@
 package policystore
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type Store struct {
 	subscribers   map[int]func(types.NamespacedName)
 	nextID        int
 }
+
+var errNoReason = errors.New("rejected for no given reason")
 
 // New returns an empty store.
 func New() *Store {
@@ -84,8 +87,11 @@ func (s *Store) SetPolicy(p Policy) error {
 }
 
 // RejectPolicy notes a policy that is there but cannot even be read: it governs nothing until SetPolicy sets a valid
-// one, and [PolicyInfo] tells the reason.
+// one, and [PolicyInfo] tells the reason; if that is nil, that none was given.
 func (s *Store) RejectPolicy(key types.NamespacedName, reason error) {
+	if reason == nil {
+		reason = errNoReason
+	}
 	s.update(func(st *state) { st.setPolicy(key, nil, reason) })
 }
 

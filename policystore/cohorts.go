@@ -18,6 +18,15 @@ type cohort struct {
 	workloads map[*workload]int // of the qualifying pods, with their number; nil stands for none
 }
 
+// cohort returns the cohort, or nil if no pod of it qualifies.
+func (s *state) cohort(id CohortID) *cohort {
+	pol := s.policies[id.policy]
+	if pol == nil {
+		return nil
+	}
+	return pol.cohorts[id.labels]
+}
+
 type groupPriority struct {
 	group    Group
 	priority int32
@@ -38,6 +47,7 @@ func (s *state) enterCohort(p *pod, c *cohort) {
 	}
 }
 
+// leaveCohort takes the pod out of its cohort. Call tidyCohort when the pod is where it belongs: it may come back.
 func (s *state) leaveCohort(p *pod) {
 	c := p.cohort
 	if c == nil {
@@ -53,10 +63,14 @@ func (s *state) leaveCohort(p *pod) {
 			delete(p.workload.cohorts, c)
 		}
 	}
-	if c.qualifying.Len() == 0 {
+	s.touch(c.policy)
+}
+
+// tidyCohort forgets the cohort, which may be nil, if no pod of it qualifies any more.
+func (s *state) tidyCohort(c *cohort) {
+	if c != nil && c.qualifying.Len() == 0 {
 		delete(c.policy.cohorts, c.labels)
 	}
-	s.touch(c.policy)
 }
 
 // setGroup counts the pod in the group, within its cohort.

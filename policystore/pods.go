@@ -83,6 +83,7 @@ func (s *state) observePod(obj *v1.Pod) {
 		p = s.addPod(obj)
 	}
 	f := factsOf(obj)
+	was := p.cohort
 	if !p.labelSet.labels.equal(obj.Labels) {
 		s.setLabelSet(p, s.labelSetFor(obj))
 	}
@@ -99,6 +100,7 @@ func (s *state) observePod(obj *v1.Pod) {
 		p.reserved = nil // bound: the reservation has ended, wherever it was
 	}
 	s.settle(p)
+	s.tidyCohort(was)
 }
 
 // addPod makes the record of a pod that is not tracked yet.
@@ -198,8 +200,10 @@ func (s *state) settle(p *pod) {
 		return
 	}
 	if c != p.cohort {
+		was := p.cohort
 		s.leaveCohort(p)
 		s.enterCohort(p, c)
+		s.tidyCohort(was)
 	}
 	if c != nil {
 		p.setGroup(group)

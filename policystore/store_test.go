@@ -138,6 +138,35 @@ func TestEventsTwice(t *testing.T) {
 	policystore.RequireEmpty(t, twice)
 }
 
+// A cohort lives as long as one of its pods qualifies, and the sets that were handed out with it.
+func TestSetsAreLiveAsLongAsAPodQualifies(t *testing.T) {
+	for name, change := range map[string]func(*v1.Pod){
+		"its priority changes":       priority(10),
+		"its workload changes":       controlledBy("rs"),
+		"it is nominated":            nominatedFor("m1"),
+		"it gets a label":            labelled("new", ""),
+		"it changes group":           onNode("o1"),
+		"several of these":           func(pod *v1.Pod) { priority(10)(pod); nominatedFor("m1")(pod); labelled("new", "")(pod) },
+		"it leaves the cohort empty": labelled("pod-template-hash", "new"),
+	} {
+		w := newCluster(t, must(policystore.Strict, "100%"))
+		pod := w.create(1, onNode("m1"))[0]
+		info, _ := w.Policy(web)
+		before := info.Cohorts[0]
+		w.update(change, pod)
+		info, _ = w.Policy(web)
+		after := info.Cohorts[0]
+		if len(after.Labels) > 0 {
+			assert.Zero(t, before.QualifyingPods.Len(), name)
+			continue
+		}
+		assert.Same(t, after.QualifyingPods, before.QualifyingPods, name)
+		assert.Same(t, after.ManagedPods, before.ManagedPods, name)
+		assert.Equal(t, 1, before.QualifyingPods.Len(), name)
+		assert.Equal(t, after.Managed, before.ManagedPods.Len(), name)
+	}
+}
+
 // A StatefulSet reuses its pods' names, and an informer may show the old pod's end and the new one's start as one update.
 func TestReplacedPod(t *testing.T) {
 	w := newWorld(t, must(policystore.Strict, "100%"))

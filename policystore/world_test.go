@@ -243,6 +243,12 @@ func controlledBy(workload types.UID) func(*v1.Pod) {
 	}
 }
 
+func priority(n int32) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Spec.Priority = &n } }
+
+func nominatedFor(node string) func(*v1.Pod) {
+	return func(pod *v1.Pod) { pod.Status.NominatedNodeName = node }
+}
+
 func gated(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}} }
 
 func finished(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }

@@ -79,7 +79,7 @@ func (l *line) next(store *policystore.Store, waiting []*waitingPod, now time.Ti
 	inTurn := map[policystore.CohortID]int{}
 	for _, p := range waiting {
 		decision, _ := store.Decide(p.pod)
-		cohort, places := decision.Cohort(), p.places(decision)
+		cohort, places := decision.CohortID(), p.places(decision)
 		if p.yields {
 			places = math.MaxInt
 		}

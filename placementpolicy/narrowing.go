@@ -66,7 +66,7 @@ func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policyst
 		n.activate(ctx, failed)
 	}
 	n.mu.Lock()
-	paused := time.Now().Before(n.paused[decision.Cohort()])
+	paused := time.Now().Before(n.paused[decision.CohortID()])
 	n.mu.Unlock()
 	if paused {
 		return nil
@@ -82,7 +82,7 @@ func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policyst
 		if look.findsRoom(nodes, snapshot) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.tried = narrowedPod{pod, decision.Cohort(), time.Now()}
+			n.tried = narrowedPod{pod, decision.CohortID(), time.Now()}
 			return nodes
 		}
 	}

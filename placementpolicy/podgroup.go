@@ -30,10 +30,10 @@ func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) p
 		s = &podGroupState{first: map[policystore.CohortID]policystore.Decision{}}
 		group.Write(podGroupStateKey, s)
 	}
-	first, ok := s.first[decision.Cohort()]
+	first, ok := s.first[decision.CohortID()]
 	if !ok {
 		first = decision
-		s.first[decision.Cohort()] = first
+		s.first[decision.CohortID()] = first
 	}
 	return first
 }

@@ -7,32 +7,25 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	p := s.pods[uidOf(obj)]
 	var pol *policy
 	var labels flatLabels
-	var c *cohort
 	var w *workload
 	var priority int32
-	switch {
-	case p == nil:
-		f := factsOf(obj)
-		if pol = s.governingFor(obj); pol != nil {
-			labels = pick(obj.Labels, pol.spec.MatchLabelKeys)
-			c = pol.cohorts[labels]
-		}
-		w, priority = s.workloads[f.workload], f.priority
-	case p.cohort != nil:
-		c, w, priority = p.cohort, p.workload, p.priority
-		pol, labels = c.policy, c.labels
-	default:
-		if pol = p.labelSet.governing(); pol != nil {
-			labels = p.labelSet.cohortLabels
-			c = pol.cohorts[labels]
-		}
+	if p != nil {
+		pol, labels = p.labelSet.governing(), p.labelSet.cohortLabels
 		w, priority = p.workload, p.priority
+	} else if pol = s.governingFor(obj); pol != nil {
+		f := factsOf(obj)
+		labels = pick(obj.Labels, pol.spec.MatchLabelKeys)
+		w, priority = s.workloads[f.workload], f.priority
 	}
 	if pol == nil {
 		return Decision{}, false
 	}
-	d = Decision{Policy: pol.key, spec: pol.spec, labels: labels, cohort: c, priority: priority}
-	if c == nil {
+	d = Decision{Policy: pol.key, spec: pol.spec, labels: labels, priority: priority}
+	inside := p != nil && p.cohort != nil
+	var c *cohort
+	if inside {
+		c = p.cohort
+	} else if c = pol.cohorts[labels]; c == nil {
 		d.Qualifying = 1
 		d.Size = max(1, w.wants())
 		d.conclude()
@@ -40,7 +33,6 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	}
 
 	d.Qualifying, d.Managed, d.Other = c.qualifying.Len(), c.managed.Len(), c.other
-	inside := p != nil && p.cohort == c
 	if inside {
 		d.count(p.group, -1)
 	} else {

@@ -50,11 +50,8 @@ type Decision struct {
 	// Preferred is the group in which the pod keeps the ratio of what is placed exact.
 	Preferred Group
 
-	spec *compiledPolicy
-	// labels are those that the cohort's pods agree on. cohort is only to tell whether another pod is of the same; nil if the
-	// pod is the first.
-	labels   flatLabels
-	cohort   *cohort
+	spec     *compiledPolicy
+	labels   flatLabels // that the cohort's pods agree on
 	priority int32
 	// added and removed are the pods that are counted, or not counted, other than the store has them. They are never
 	// changed in place, since copies share them.
@@ -131,8 +128,8 @@ type CohortID struct {
 	labels flatLabels
 }
 
-// Cohort returns which cohort the decision counts.
-func (d Decision) Cohort() CohortID { return CohortID{d.Policy, d.labels} }
+// CohortID returns which cohort the decision counts.
+func (d Decision) CohortID() CohortID { return CohortID{d.Policy, d.labels} }
 
 // OnlyGroup returns the group in which a Strict policy of 0% or 100% wants all pods, however many there are; ok is false
 // for any other policy.

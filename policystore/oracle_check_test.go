@@ -92,15 +92,18 @@ func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 	if !d.Allows(Target) && !d.Allows(Other) {
 		x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, want)
 	}
-	for _, group := range []Group{Target, Other} {
-		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group) {
-			x.t.Fatalf("pod %s could evict in the %s group: %t, says the store of %+v", pod.UID, group, x.store.CouldEvict(d, group), want)
-		}
-	}
-
+	x.checkCouldEvict(pod, d)
 	x.checkNodes(d)
 	x.checkSimulation(pod, d, want)
 	return want
+}
+
+func (x *tandem) checkCouldEvict(pod *v1.Pod, d Decision, evicted ...types.UID) {
+	for _, group := range []Group{Target, Other} {
+		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group, evicted...) {
+			x.t.Fatalf("pod %s could evict in the %s group, when %v are: %t, says the store of %+v", pod.UID, group, evicted, x.store.CouldEvict(d, group), d)
+		}
+	}
 }
 
 func (x *tandem) checkNodes(d Decision) {
@@ -132,6 +135,7 @@ func (x *tandem) checkSimulation(pod *v1.Pod, d Decision, want oracleDecision) {
 	if got := spellOut(d, true); got != without {
 		x.t.Fatalf("decision for pod %s without %s:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, without)
 	}
+	x.checkCouldEvict(pod, d, victim.UID)
 	if without == want {
 		return // the victim had no place to give up
 	}

@@ -349,9 +349,10 @@ func (d oracleDecision) allows(group Group) bool {
 	return group == Target && d.allowsTarget || group == Other && d.allowsOther
 }
 
-// couldEvict reports whether the group would be open to the pod without the placed pods of lower priority.
-func (o *oracle) couldEvict(pod *v1.Pod, group Group) bool {
-	var lower []types.UID
+// couldEvict reports whether the group would be open to the pod without the placed pods of lower priority, and those that
+// are evicted already.
+func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted ...types.UID) bool {
+	lower := evicted
 	for uid, other := range o.pods {
 		if o.placedOn(uid) != "" && priorityOf(other) < priorityOf(o.known(pod)) {
 			lower = append(lower, uid)

@@ -1,0 +1,68 @@
+package policystore_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/placement-policy/scheduler-plugin/policystore"
+)
+
+// That the counts are right in a simulation is for the oracle to check.
+func TestEvictedPodsCannotBeEvictedAgain(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "1"))
+	low := w.pods[w.create(1, onNode("m1"), priority(1))[0]]
+	w.create(1, onNode("m1"), priority(10))
+	pod := w.pods[w.create(1, priority(10))[0]]
+	d, _ := w.Decide(pod)
+	assert.False(t, w.CouldEvict(d, target), "the other pod stays")
+
+	d = w.WithoutPod(d, low)
+	assert.False(t, d.Allows(target))
+	assert.False(t, w.CouldEvict(d, target), "the other pod still stays")
+	assert.Equal(t, map[types.UID]string{low.UID: "m1"}, w.LowerPriority(d), "the store has not evicted it")
+
+	w.set(must(policystore.Strict, "2"))
+	d, _ = w.Decide(pod)
+	assert.True(t, w.CouldEvict(d, target))
+	d = w.WithoutPod(d, low)
+	assert.True(t, w.CouldEvict(d, target), "it is open")
+}
+
+// A decision is of a cohort, whatever becomes of that in between.
+func TestSimulationFollowsTheCohort(t *testing.T) {
+	for name, change := range map[string]func(*world, *v1.Pod){
+		"nothing":                   func(*world, *v1.Pod) {},
+		"the only pod is nominated": func(w *world, low *v1.Pod) { w.update(nominatedFor("m1"), low.Name) },
+		"the only pod is replaced":  func(w *world, low *v1.Pod) { w.RemovePod(low); w.AddPod(low) },
+		"the policy is replaced":    func(w *world, _ *v1.Pod) { w.RemovePolicy(web); w.set(must(policystore.Strict, "1")) },
+	} {
+		w := newCluster(t, must(policystore.Strict, "1"))
+		low := w.pods[w.create(1, onNode("m1"), priority(1))[0]]
+		d, _ := w.Decide(newPod("pod", priority(10)))
+		change(w, low)
+		assert.True(t, w.CouldEvict(d, target), name)
+		assert.Equal(t, map[types.UID]string{low.UID: "m1"}, w.LowerPriority(d), name)
+		without := w.WithoutPod(d, low)
+		assert.Equal(t, []int{1, 0}, []int{d.Managed, without.Managed}, name)
+		assert.Equal(t, d.Managed, w.WithPod(without, low, spot).Managed, name)
+	}
+}
+
+func TestSimulationLeavesOtherPodsOut(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "50%"))
+	pods := w.create(2)
+	stranger, ofAnother := newPod("stranger", onNode("m1")), w.create(1, onNode("m1"), labelled("pod-template-hash", "1"))[0]
+	d, _ := w.Decide(w.pods[pods[0]])
+	w.update(onNode("m1"), pods[1])
+	for name, pod := range map[string]*v1.Pod{
+		"a pod that the store does not know":       stranger,
+		"a pod of another cohort":                  w.pods[ofAnother],
+		"a pod that was placed after the decision": w.pods[pods[1]],
+	} {
+		assert.Equal(t, d, w.WithPod(d, pod, spot), name)
+		assert.Equal(t, d, w.WithoutPod(d, pod), name)
+	}
+}

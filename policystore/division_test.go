@@ -2,10 +2,14 @@ package policystore_test
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -30,6 +34,92 @@ func TestNodesInComeInSetsOfAboutEqualSize(t *testing.T) {
 	}
 }
 
+// Nodes come, change group and go one by one. What was handed out before stays as it is, as somebody may be reading it.
+func TestNodesInStayBalancedWhenNodesChange(t *testing.T) {
+	w := newWorld(t, must(policystore.BestEffort, "40%"))
+	d, _ := w.Decide(newPod("pod"))
+	in := map[policystore.Group]sets.Set[string]{target: {}, other: {}}
+	check := func() {
+		t.Helper()
+		for group, want := range in {
+			got := sets.Set[string]{}
+			nodes := w.NodesIn(d, group)
+			for _, names := range nodes {
+				got = got.Union(names)
+				require.LessOrEqual(t, names.Len(), 500)
+				require.Truef(t, names.Len() >= 125 || len(nodes) == 1, "%d nodes in one of %d sets", names.Len(), len(nodes))
+			}
+			require.Equal(t, want, got)
+		}
+	}
+	check()
+	type handedOut struct{ shared, before sets.Set[string] }
+	var seen []handedOut
+	step := func(i int) {
+		if i%100 != 0 {
+			return
+		}
+		check()
+		for _, names := range slices.Concat(w.NodesIn(d, target), w.NodesIn(d, other)) {
+			seen = append(seen, handedOut{names, names.Clone()})
+		}
+	}
+	name := func(i int) string { return fmt.Sprint("n", i) }
+	for i := range 1700 {
+		w.addNodes(1, spot, name(i))
+		in[target].Insert(name(i))
+		step(i)
+	}
+	for i := range 1500 {
+		w.relabelNode(name(i), nil)
+		in[target].Delete(name(i))
+		in[other].Insert(name(i))
+		step(i)
+	}
+	for i := range 1700 {
+		w.RemoveNode(w.nodes[name(i)])
+		in[target].Delete(name(i))
+		in[other].Delete(name(i))
+		step(i)
+	}
+	check()
+	for _, s := range seen {
+		require.Equal(t, s.before, s.shared)
+	}
+}
+
+// Only what changes the division makes another one.
+func TestNodesInAreShared(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "40%"))
+	swapped := must(policystore.Strict, "20%")
+	swapped.Name, swapped.Action, swapped.PodSelector = "swapped", policystore.MustNot, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	w.set(swapped)
+	d, _ := w.Decide(newPod("pod"))
+	before := w.NodesIn(d, target)
+	same := func(d policystore.Decision, g policystore.Group, what string) {
+		nodes := w.NodesIn(d, g)
+		require.Len(t, nodes, 1, what)
+		assert.Equal(t, reflect.ValueOf(before[0]).Pointer(), reflect.ValueOf(nodes[0]).Pointer(), what)
+	}
+	ofSwapped, _ := w.Decide(newPod("pod", labelled("app", "db")))
+	same(ofSwapped, other, "a policy with the groups swapped")
+	w.set(canary())
+	w.RemovePolicy(canary().NamespacedName)
+	w.RemovePolicy(swapped.NamespacedName)
+	same(d, target, "other policies come and go")
+	w.set(must(policystore.Strict, "50%"))
+	same(d, target, "an edit")
+	w.relabelNode("m1", map[string]string{"pool": "spot", "zone": "a"})
+	w.relabelNode("o1", map[string]string{"zone": "a"})
+	same(d, target, "an unrelated label")
+	w.addNodes(1, nil, "o2")
+	same(d, target, "a node of the other group")
+	assert.Zero(t, testing.AllocsPerRun(100, func() { w.NodesIn(d, target) }))
+
+	w.RemovePolicy(web)
+	assert.Empty(t, w.NodesIn(d, target), "the policy is gone")
+}
+
 func TestNodesInRemembersAHundredNodeSelectors(t *testing.T) {
 	w := newCluster(t)
 	var decisions []policystore.Decision
@@ -48,6 +138,7 @@ func TestNodesInRemembersAHundredNodeSelectors(t *testing.T) {
 	assert.Empty(t, w.NodesIn(decisions[100], other))
 	assert.Len(t, w.NodesIn(decisions[99], other), 1)
 
-	w.addNodes(1, nil, "o2")
+	w.RemovePolicy(decisions[0].Policy)
 	assert.Len(t, w.NodesIn(decisions[100], other), 1)
+	assert.Empty(t, w.NodesIn(decisions[0], other))
 }

@@ -37,9 +37,10 @@ func (s *state) hasNode(obj *v1.Node) bool {
 }
 
 func (s *state) setNode(name string, labels map[string]string) {
-	clear(s.divisions)
 	n := s.nodeFor(name)
+	was := *n
 	n.known, n.labels = true, flatten(labels)
+	s.reviseDivisions(&was, n)
 	for _, p := range n.pods {
 		s.settle(p)
 	}
@@ -51,8 +52,9 @@ func (s *state) removeNode(name string) {
 	if n == nil {
 		return
 	}
-	clear(s.divisions)
+	was := *n
 	n.known, n.labels = false, ""
+	s.reviseDivisions(&was, n)
 	for _, p := range n.pods {
 		s.settle(p)
 	}

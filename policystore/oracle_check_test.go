@@ -112,12 +112,14 @@ func (x *tandem) checkNodes(d Decision) {
 		want[d.GroupOf(labels)].Insert(name)
 	}
 	for group, want := range want {
-		got := sets.Set[string]{}
-		for _, names := range x.store.NodesIn(d, group) {
+		got, listed := sets.Set[string]{}, 0
+		all := x.store.NodesIn(d, group)
+		for _, names := range all {
 			got.Insert(names.UnsortedList()...)
+			listed += names.Len()
 		}
-		if !got.Equal(want) {
-			x.t.Fatalf("NodesIn %s group of policy %s: %v, want %v", group, d.Policy, got, want)
+		if !got.Equal(want) || listed != got.Len() || len(all) > listed {
+			x.t.Fatalf("NodesIn %s group of policy %s: %v, want %v in disjoint sets, none empty", group, d.Policy, all, want)
 		}
 	}
 }
@@ -186,6 +188,13 @@ func (x *tandem) checkInside() {
 	must(sets.KeySet(st.workloads).Equal(workloads.Delete("")), "workloads: %v, want %v", st.workloads, workloads)
 	must(sets.KeySet(st.namespaces).Equal(namespaces), "namespaces: %v, want %v", st.namespaces, namespaces)
 	must(len(st.nominated) == nominated, "nominated: %v", st.nominated)
+	for selector := range st.divisions {
+		used := false
+		for _, p := range o.policies {
+			used = used || p.valid && p.nodeSelector.String() == selector
+		}
+		must(used, "nodes are divided by %q, which no policy has", selector)
+	}
 	must(len(st.touched) == 0, "touched between two operations: %v", st.touched)
 
 	// Each pod is listed where it belongs.

@@ -90,6 +90,11 @@ func checkNumbers(t *testing.T, store *Store) {
 				if governed && !d.Allows(Target) && !d.Allows(Other) {
 					t.Errorf("pod %s is allowed nowhere: %+v", uid, d)
 				}
+				for _, names := range store.NodesIn(d, Target) {
+					if names.Len() == 0 {
+						t.Errorf("policy %s: an empty set of nodes", d.Policy)
+					}
+				}
 			}
 		}
 	}

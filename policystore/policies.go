@@ -62,6 +62,7 @@ func (s *state) setPolicy(key types.NamespacedName, spec *compiledPolicy, err er
 		return
 	}
 	s.regroup(pol)
+	s.tidyDivision(old)
 }
 
 func (s *state) removePolicy(key types.NamespacedName) {
@@ -70,14 +71,15 @@ func (s *state) removePolicy(key types.NamespacedName) {
 		return
 	}
 	s.touch(pol)
+	old := pol.spec
 	pol.spec = nil
 	s.regroup(pol)
 	delete(s.policies, key)
+	s.tidyDivision(old)
 }
 
 // regroup works out anew which pods of its namespace the policy selects, governs and counts where.
 func (s *state) regroup(pol *policy) {
-	clear(s.divisions) // the policy may have been the last one with its node selector
 	ns := s.namespaceFor(pol.key.Namespace)
 	if pol.spec == nil {
 		ns.index.Delete(pol)

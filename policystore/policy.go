@@ -195,6 +195,11 @@ func (c *compiledPolicy) sameDivision(o *compiledPolicy) bool {
 	return c == o || c != nil && o != nil && c.Action == o.Action && c.nodeSelector.String() == o.nodeSelector.String()
 }
 
+// hasNodeSelector reports whether the policy, which may be nil, has the node selector of the given text.
+func (c *compiledPolicy) hasNodeSelector(text string) bool {
+	return c != nil && c.nodeSelector.String() == text
+}
+
 // equal reports whether both policies mean the same.
 func (c *compiledPolicy) equal(o *compiledPolicy) bool {
 	return c.sameGrouping(o) && c.size == o.size && c.percent == o.percent

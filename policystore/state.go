@@ -14,8 +14,8 @@ type state struct {
 	nodes      map[string]*node
 	workloads  map[types.UID]*workload
 	pods       map[types.UID]*pod
-	// divisions has those that were asked for, until nodes change.
-	divisions map[divisionKey]division
+	// divisions has those that were asked for, by their node selectors, as long as a policy has these.
+	divisions map[string]*division
 	// nominated has the nominated node of the pods that have one: few, and for a short time.
 	nominated map[*pod]string
 
@@ -30,7 +30,7 @@ func newState() *state {
 		nodes:      map[string]*node{},
 		workloads:  map[types.UID]*workload{},
 		pods:       map[types.UID]*pod{},
-		divisions:  map[divisionKey]division{},
+		divisions:  map[string]*division{},
 		nominated:  map[*pod]string{},
 	}
 }

@@ -34,6 +34,8 @@ func (g Group) String() string {
 
 // Decision says where a pod may go and where it should go, by the policy that governs it. It is a value: it stays as it
 // is when the store moves on. The zero value is the decision for a pod that no policy governs: all groups are open to it.
+//
+// Allows, Free, Quota and Reason are about the groups Target and Other. They take NoGroup for Other.
 type Decision struct {
 	// Policy is the policy that governs the pod.
 	Policy types.NamespacedName

@@ -172,7 +172,7 @@ func (s *Store) ForgetPod(pod *v1.Pod) (reserved bool) {
 }
 
 // Decide says where the pod may and should go, and whether a policy governs it at all. A pod that is tracked is judged by
-// what its events have shown, another by the given object, as if it were active and qualified already.
+// what its events have shown, another by the given object; either as if it were active and qualified already.
 func (s *Store) Decide(pod *v1.Pod) (d Decision, governed bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

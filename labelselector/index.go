@@ -12,30 +12,25 @@ import (
 //
 // Readers may run concurrently, but not beside Set or Delete. The zero value is an empty index.
 type Index[K comparable] struct {
-	entries map[K]entry
+	// entries tell in which buckets a key's selector is filed, so that it can be taken out again. It is in none if it is among the
+	// rest, or matches nothing.
+	entries map[K][]pair
 	buckets map[pair]map[K]Selector
 	// rest holds the selectors that no exact pair can stand for.
 	rest map[K]Selector
-}
-
-// entry tells where a key's selector is filed, so that it can be taken out again.
-type entry struct {
-	selector Selector
-	// pairs are the buckets; none means rest.
-	pairs []pair
 }
 
 // Set files the selector under key, in place of the one that key had.
 func (x *Index[K]) Set(key K, s Selector) {
 	x.Delete(key)
 	if x.entries == nil {
-		x.entries = map[K]entry{}
+		x.entries = map[K][]pair{}
 		x.buckets = map[pair]map[K]Selector{}
 		x.rest = map[K]Selector{}
 	}
 	alternatives, selectable := s.alternatives()
 	if !selectable {
-		x.entries[key] = entry{selector: s}
+		x.entries[key] = nil
 		return
 	}
 	pairs := x.smallest(alternatives)
@@ -48,7 +43,7 @@ func (x *Index[K]) Set(key K, s Selector) {
 		}
 		x.buckets[p][key] = s
 	}
-	x.entries[key] = entry{selector: s, pairs: pairs}
+	x.entries[key] = pairs
 }
 
 // smallest picks the alternative whose buckets hold the fewest selectors: among policies that all
@@ -70,13 +65,13 @@ func (x *Index[K]) smallest(alternatives [][]pair) []pair {
 
 // Delete takes key out and reports whether it was in.
 func (x *Index[K]) Delete(key K) bool {
-	e, ok := x.entries[key]
+	pairs, ok := x.entries[key]
 	if !ok {
 		return false
 	}
 	delete(x.entries, key)
 	delete(x.rest, key)
-	for _, p := range e.pairs {
+	for _, p := range pairs {
 		delete(x.buckets[p], key)
 		if len(x.buckets[p]) == 0 {
 			delete(x.buckets, p)
@@ -87,12 +82,6 @@ func (x *Index[K]) Delete(key K) bool {
 
 // Len returns how many keys are in the index.
 func (x *Index[K]) Len() int { return len(x.entries) }
-
-// Get returns the selector that key stands for.
-func (x *Index[K]) Get(key K) (s Selector, ok bool) {
-	e, ok := x.entries[key]
-	return e.selector, ok
-}
 
 // Matching yields each key whose selector matches the label set once, in no particular order.
 // The index must not change while the sequence is read.

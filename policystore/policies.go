@@ -15,6 +15,7 @@ type policy struct {
 	spec    *compiledPolicy
 	err     error
 	cohorts map[flatLabels]*cohort // by the labels that tell them apart; none without qualifying pods
+	touched bool                   // listed in state.touched
 	// overruledBy has how many pods the policy selects, but another one governs, by that one; no zeros.
 	overruledBy map[*policy]int
 }

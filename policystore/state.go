@@ -1,8 +1,6 @@
 package policystore
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -20,7 +18,7 @@ type state struct {
 	nominated map[*pod]string
 
 	// touched collects the policies whose counts or spec the current operation changes.
-	touched []types.NamespacedName
+	touched []*policy
 }
 
 func newState() *state {
@@ -36,7 +34,8 @@ func newState() *state {
 }
 
 func (s *state) touch(p *policy) {
-	if !slices.Contains(s.touched, p.key) {
-		s.touched = append(s.touched, p.key)
+	if !p.touched {
+		p.touched = true
+		s.touched = append(s.touched, p)
 	}
 }

@@ -1,6 +1,7 @@
 package policystore
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -50,23 +51,26 @@ func (s *Store) Subscribe(changed func(policy types.NamespacedName)) (cancel fun
 
 // update runs one operation under the lock and tells the subscribers what it changed.
 func (s *Store) update(operation func(*state)) {
-	for _, key := range s.apply(operation) {
+	for _, pol := range s.apply(operation) {
 		s.subscribersMu.RLock()
 		subscribers := slices.Collect(maps.Values(s.subscribers))
 		s.subscribersMu.RUnlock()
 		for _, changed := range subscribers {
-			changed(key)
+			changed(pol.key)
 		}
 	}
 }
 
-// apply runs one operation under the lock and returns the policies that it changed.
-func (s *Store) apply(operation func(*state)) []types.NamespacedName {
+// apply runs one operation under the lock and returns the policies that it changed, of which only the keys may be read.
+func (s *Store) apply(operation func(*state)) []*policy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	operation(s.state)
 	touched := s.state.touched
 	s.state.touched = nil
+	for _, pol := range touched {
+		pol.touched = false
+	}
 	return touched
 }
 
@@ -190,11 +194,13 @@ func (s *Store) Policy(key types.NamespacedName) (info PolicyInfo, ok bool) {
 	return pol.info(), true
 }
 
-// Policies returns the keys of all policies, valid or not, in order.
+// Policies returns the keys of all policies, valid or not, in the order of namespaces and then of names.
 func (s *Store) Policies() []types.NamespacedName {
 	s.mu.RLock()
 	keys := slices.Collect(maps.Keys(s.state.policies))
 	s.mu.RUnlock()
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return keys
 }

@@ -167,6 +167,15 @@ func TestSetsAreLiveAsLongAsAPodQualifies(t *testing.T) {
 	}
 }
 
+func TestPoliciesComeInOrder(t *testing.T) {
+	w := newWorld(t)
+	want := []types.NamespacedName{{Namespace: "a", Name: "p"}, {Namespace: "a", Name: "q"}, {Namespace: "a-b", Name: "p"}, {Namespace: "b", Name: "a"}}
+	for _, key := range slices.Backward(want) {
+		w.RejectPolicy(key, assert.AnError)
+	}
+	assert.Equal(t, want, w.Policies())
+}
+
 // A StatefulSet reuses its pods' names, and an informer may show the old pod's end and the new one's start as one update.
 func TestReplacedPod(t *testing.T) {
 	w := newWorld(t, must(policystore.Strict, "100%"))

@@ -13,8 +13,9 @@ type cohort struct {
 	other      int
 	// placed tells of how many placed pods each group consists, by their priority.
 	placed map[groupPriority]int
-	// nominated are the qualifying pods that have a nominated node.
-	nominated map[*pod]struct{}
+	// nominated are the qualifying pods that have a nominated node, each with the group in which it holds a place; NoGroup if
+	// it holds none.
+	nominated map[*pod]Group
 	workloads map[*workload]int // of the qualifying pods, with their number; nil stands for none
 }
 
@@ -43,8 +44,9 @@ func (s *state) enterCohort(p *pod, c *cohort) {
 		p.workload.cohorts[c] = struct{}{}
 	}
 	if s.nominated[p] != "" {
-		c.nominated[p] = struct{}{}
+		c.nominated[p] = NoGroup
 	}
+	s.touch(c.policy)
 }
 
 // leaveCohort takes the pod out of its cohort. Call tidyCohort when the pod is where it belongs: it may come back.
@@ -70,6 +72,22 @@ func (s *state) leaveCohort(p *pod) {
 func (s *state) tidyCohort(c *cohort) {
 	if c != nil && c.qualifying.Len() == 0 {
 		delete(c.policy.cohorts, c.labels)
+	}
+}
+
+// holdPlace brings the place that a nominated pod holds in line with the facts.
+func (s *state) holdPlace(p *pod) {
+	c := p.cohort
+	if c == nil || s.nominated[p] == "" {
+		return
+	}
+	g := NoGroup
+	if n := s.nodes[s.nominated[p]]; p.placed == nil && n != nil && n.known {
+		g = c.policy.spec.groupOf(&n.labels)
+	}
+	if g != c.nominated[p] {
+		c.nominated[p] = g
+		s.touch(c.policy)
 	}
 }
 
@@ -108,7 +126,7 @@ func (p *policy) cohortFor(l *labelSet) *cohort {
 			policy:    p,
 			labels:    l.cohortLabels,
 			placed:    map[groupPriority]int{},
-			nominated: map[*pod]struct{}{},
+			nominated: map[*pod]Group{},
 			workloads: map[*workload]int{},
 		}
 		p.cohorts[l.cohortLabels] = c

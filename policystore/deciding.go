@@ -42,23 +42,14 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 	if len(c.workloads) == 1 && (inside || c.workloads[w] > 0) {
 		d.Size = max(d.Size, w.wants())
 	}
-	for q := range c.nominated {
-		if g := s.groupHeld(q); g != NoGroup && s.holdsAgainst(q, p, priority) {
+	for q, g := range c.nominated {
+		if g != NoGroup && s.holdsAgainst(q, p, priority) {
 			d.count(g, +1)
 			d.added = append(d.added, placement{q.uid, g})
 		}
 	}
 	d.conclude()
 	return d, true
-}
-
-// groupHeld returns the group in which a nominated pod holds a place, until it is placed itself.
-func (s *state) groupHeld(q *pod) Group {
-	n := s.nodes[s.nominated[q]]
-	if q.placed != nil || n == nil || !n.known {
-		return NoGroup
-	}
-	return q.cohort.policy.spec.groupOf(&n.labels)
 }
 
 // holdsAgainst reports whether the nominated pod q holds its place against p, which may be nil if it is not tracked: a

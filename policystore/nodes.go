@@ -44,7 +44,7 @@ func (s *state) setNode(name string, labels map[string]string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
-	s.touchHolders(name)
+	s.holdPlaces(name)
 }
 
 func (s *state) removeNode(name string) {
@@ -58,15 +58,15 @@ func (s *state) removeNode(name string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
-	s.touchHolders(name)
+	s.holdPlaces(name)
 	s.tidyNode(n)
 }
 
-// touchHolders touches the policies of the pods that are nominated for the node, when its group has changed.
-func (s *state) touchHolders(nodeName string) {
+// holdPlaces follows a node's change for the pods that are nominated for it.
+func (s *state) holdPlaces(nodeName string) {
 	for p, nominated := range s.nominated {
-		if nominated == nodeName && p.cohort != nil {
-			s.touch(p.cohort.policy)
+		if nominated == nodeName {
+			s.holdPlace(p)
 		}
 	}
 }

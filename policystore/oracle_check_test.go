@@ -216,7 +216,7 @@ func (x *tandem) checkInside() {
 			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.labels] == c, "pod %s: cohort", uid)
 			want := cohorts[c]
 			if want == nil {
-				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]struct{}{}, workloads: map[*workload]int{}}
+				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]Group{}, workloads: map[*workload]int{}}
 				cohorts[c] = want
 			}
 			want.workloads[p.workload]++
@@ -224,7 +224,10 @@ func (x *tandem) checkInside() {
 				want.placed[groupPriority{p.group, p.priority}]++
 			}
 			if st.nominated[p] != "" {
-				want.nominated[p] = struct{}{}
+				want.nominated[p] = NoGroup
+				if p.placed == nil {
+					want.nominated[p] = o.groupOf(o.policies[c.policy.key], st.nominated[p])
+				}
 			}
 		}
 	}

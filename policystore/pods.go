@@ -180,8 +180,7 @@ func (s *state) settle(p *pod) {
 	if node == nil {
 		node = p.reserved
 	}
-	moved := node != p.placed
-	if moved {
+	if node != p.placed {
 		s.setPlaced(p, node)
 	}
 
@@ -193,22 +192,17 @@ func (s *state) settle(p *pod) {
 	if c != nil && node != nil && node.known {
 		group = c.policy.spec.groupOf(&node.labels)
 	}
-	if c == p.cohort && group == p.group {
-		if moved && c != nil && s.nominated[p] != "" {
-			s.touch(c.policy) // a placed pod holds no other place
-		}
-		return
-	}
 	if c != p.cohort {
 		was := p.cohort
 		s.leaveCohort(p)
 		s.enterCohort(p, c)
 		s.tidyCohort(was)
 	}
-	if c != nil {
+	if group != p.group {
 		p.setGroup(group)
 		s.touch(c.policy)
 	}
+	s.holdPlace(p)
 }
 
 // setNominated notes the pod's nominated node; an empty name stands for none. The pod must not be in a cohort.

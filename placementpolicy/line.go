@@ -129,7 +129,7 @@ func (l *line) next(store *policystore.Store, waiting []*waitingPod, now time.Ti
 	return pods, again
 }
 
-// compareTurns has pods of higher priority come first, then older ones, as in the scheduler's queue.
+// compareTurns has pods of higher priority come first, then older ones, much as the scheduler's queue does.
 func compareTurns(a, b *v1.Pod) int {
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)),

@@ -214,9 +214,11 @@ func TestNewFails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := New(t.Context(), tt.args, tt.handle)
-			assert.ErrorContains(t, err, "creating plugin placementpolicy: ")
-			assert.ErrorContains(t, err, tt.want)
+			synctest.Test(t, func(t *testing.T) {
+				_, err := New(t.Context(), tt.args, tt.handle)
+				assert.ErrorContains(t, err, "creating plugin placementpolicy: ")
+				assert.ErrorContains(t, err, tt.want)
+			})
 		})
 	}
 }
@@ -226,18 +228,24 @@ func TestNewWaitsForAnAPIServer(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	t.Run("that is starting", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			attempts := 0
-			_, err := New(t.Context(), nil, newHandle(func(r *http.Request) (*http.Response, error) {
-				if attempts++; attempts < 4 {
-					return nil, errors.New("connection refused")
-				}
-				return serve()(r)
-			}))
-			assert.NoError(t, err)
+	for name, starting := range map[string]apiServer{
+		"that is starting":                     func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") },
+		"that has yet to read the definitions": refuse(http.StatusNotFound, metav1.StatusReasonNotFound),
+		"that has yet to read who may do what": refuse(http.StatusForbidden, metav1.StatusReasonForbidden),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				attempts := 0
+				_, err := New(t.Context(), nil, newHandle(func(r *http.Request) (*http.Response, error) {
+					if attempts++; attempts < 4 {
+						return starting(r)
+					}
+					return serve()(r)
+				}))
+				assert.NoError(t, err)
+			})
 		})
-	})
+	}
 	t.Run("for half a minute", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()

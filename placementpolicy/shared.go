@@ -30,6 +30,9 @@ import (
 const (
 	// resourceTimeout bounds how long New waits for an API server that does not answer.
 	resourceTimeout = 30 * time.Second
+	// maxRefusals is how often, once a second, the API server refuses to list policies before New believes it: one that has just
+	// started does not know at once what there is and who may read it.
+	maxRefusals = 4
 	// syncTimeout bounds how long a scheduling cycle waits for the handlers; the pod is tried again after it.
 	syncTimeout = 10 * time.Second
 )
@@ -159,18 +162,25 @@ func forEach(ctx context.Context, queue workqueue.TypedDelayingInterface[types.N
 // checkResource makes sure that placement policies can be listed: otherwise every pod would wait for them in vain.
 func checkResource(ctx context.Context, client dynamic.Interface) error {
 	logger := klog.FromContext(ctx)
+	refusals := 0
 	var unanswered error // the first one: the last may only say that there was no time for another request
 	err := wait.PollUntilContextTimeout(ctx, time.Second, resourceTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+		var refused error
 		switch {
 		case err == nil:
 			return true, nil
 		case apierrors.IsNotFound(err):
-			return false, fmt.Errorf("the resource %s is not installed: apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
+			refused = fmt.Errorf("the resource %s is not installed: apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
 				v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return false, fmt.Errorf("the scheduler may not list %s: grant it list and watch, as examples/deploy does: %w",
+			refused = fmt.Errorf("the scheduler may not list %s: grant it list and watch, as examples/deploy does: %w",
 				v1alpha1.Resource().GroupResource(), err)
+		}
+		if refused != nil {
+			if refusals++; refusals == maxRefusals {
+				return false, refused
+			}
 		}
 		logger.Info("Waiting for the API server to list placement policies", "err", err)
 		if unanswered == nil {

@@ -40,9 +40,11 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 // Unreserve ends the reservation, once it is certain that the pod was not bound all the same. A pod that the API server has shown as
 // bound stays counted.
 func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if !state.IsPodGroupSchedulingCycle() {
+	switch {
+	case !pl.store.IsAssumed(pod):
+	case !state.IsPodGroupSchedulingCycle():
 		pl.confirmer.add(pod)
-	} else if pl.store.ForgetPod(pod) { // nothing was bound
+	case pl.store.ForgetPod(pod): // nothing was bound
 		reservationsUndone.Inc()
 	}
 }

@@ -29,6 +29,9 @@ func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
 	assert.Equal(t, map[string]int{pods[2].Name: 1}, w.handle.activated(), "the pod is tried again at once: the other group is open")
 	managed, _, _ := w.counts()
 	assert.Equal(t, 2, managed)
+
+	w.Unreserve(w.ctx, second, pods[2], "m2") // as the framework does
+	assert.True(t, w.filter(pods[2], "o1")[0].IsSuccess())
 }
 
 // Or the pod would be given the same node again and again, since nothing but Filter keeps it away from there.

@@ -20,7 +20,11 @@ func (x *tandem) check(strangers ...*v1.Pod) {
 	for _, uid := range sets.List(sets.KeySet(x.oracle.pods)) {
 		pod := x.oracle.pods[uid]
 		// The store goes by what it knows of the pod, not by what it is given.
-		now := x.checkDecision(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: pod.Namespace}})
+		asked := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: pod.Namespace}}
+		if got, want := x.store.IsAssumed(asked), x.oracle.reservations[uid] != ""; got != want {
+			x.t.Fatalf("IsAssumed(%s): %v, want %v", uid, got, want)
+		}
+		now := x.checkDecision(asked)
 		if !isActive(pod) {
 			continue
 		}

@@ -169,6 +169,14 @@ func (s *Store) ForceAssumePod(pod *v1.Pod, nodeName string) {
 	s.update(func(st *state) { st.reserve(pod, nodeName) })
 }
 
+// IsAssumed reports whether a node is reserved for the pod, which has not been shown as bound since.
+func (s *Store) IsAssumed(pod *v1.Pod) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	p := s.state.pods[uidOf(pod)]
+	return p != nil && p.reserved != nil
+}
+
 // ForgetPod ends a pod's reservation, and reports whether it had one. A pod that is bound stays counted.
 func (s *Store) ForgetPod(pod *v1.Pod) (reserved bool) {
 	s.update(func(st *state) { reserved = st.forgetPod(uidOf(pod)) })

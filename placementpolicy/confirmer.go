@@ -22,6 +22,9 @@ const (
 	confirmationTimeout = 5 * time.Second
 	// confirmationRetry is the time between two questions if the API server does not answer.
 	confirmationRetry = time.Second
+	// maxConfirmationRefusals is how often the API server may refuse to answer before the pod is taken for not bound. A server that
+	// has just started refuses for a moment, one that does not let the scheduler get pods forever.
+	maxConfirmationRefusals = 10
 )
 
 // confirmer ends the reservations of pods that could not be bound, once the API server has said that they are not: a bind may
@@ -42,7 +45,8 @@ type confirmer struct {
 // unreservedPod is a pod that could not be bound, as it seemed. If it is bound, it is pending until the informer shows that.
 type unreservedPod struct {
 	*v1.Pod
-	kept bool // from being tried
+	kept     bool // from being tried
+	refusals int  // only confirm uses it
 }
 
 func newConfirmer(store *policystore.Store, pods corelisters.PodLister, activator fwk.PodActivator,
@@ -102,8 +106,10 @@ func (c *confirmer) confirm(ctx context.Context, key types.NamespacedName) {
 	defer cancel()
 	pod, err := c.getPod(asking, key.Namespace, key.Name)
 	logger := klog.FromContext(ctx)
-	if err != nil && !apierrors.IsNotFound(err) {
-		// A server that has just started may even say that the scheduler may not ask.
+	if apierrors.IsForbidden(err) {
+		p.refusals++
+	}
+	if err != nil && !apierrors.IsNotFound(err) && p.refusals < maxConfirmationRefusals {
 		logger.Error(err, "Asking whether a pod is bound after all; trying again", "pod", key)
 		c.queue.AddAfter(key, confirmationRetry)
 		return

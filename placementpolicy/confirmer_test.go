@@ -72,6 +72,22 @@ func TestTheAPIServerIsAskedUntilItAnswers(t *testing.T) {
 	})
 }
 
+func TestAPodIsTakenForNotBoundIfTheSchedulerMayNotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		pod := w.addPods(3)[0]
+		w.reserve(pod, "m1")
+		w.answer = func() (*v1.Pod, error) {
+			return nil, apierrors.NewForbidden(v1.Resource("pods"), pod.Name, assert.AnError)
+		}
+		w.unreserve(pod)
+		w.preFilter(pod)
+		assert.Empty(t, w.activatedWithin((maxConfirmationRefusals-2)*confirmationRetry))
+		assert.Equal(t, map[string]int{pod.Name: 1}, w.activatedWithin(2*confirmationRetry))
+	})
+}
+
 func TestAPodThatIsBoundAfterAllIsNotTriedUntilItsEventComes(t *testing.T) {
 	for name, event := range map[string]func(*world, *v1.Pod){
 		"it is bound":                       func(w *world, pod *v1.Pod) { w.bind(pod, "m1") },

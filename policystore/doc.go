@@ -53,8 +53,9 @@
 //
 // Informers' handlers call SetPolicy, RemovePolicy, AddNode, UpdateNode, RemoveNode, AddPod, UpdatePod, RemovePod and
 // SetWorkloadSize, with the object that is inside a cache.DeletedFinalStateUnknown; the scheduling cycle calls
-// [Store.Decide] to filter and score, [Store.AssumePod] to reserve and [Store.ForgetPod] to unreserve. Nothing is counted
-// anew and nothing is written to the API server. Before the first decision all handlers should have seen what there is:
+// [Store.Decide] to filter and score, [Store.AssumePod] to reserve and [Store.ForgetPod] to unreserve, once it is certain
+// that the pod is not bound: a bind may be stored although it seemed to fail. Nothing is counted anew and nothing is
+// written to the API server. Before the first decision all handlers should have seen what there is:
 // until then the counts are too low.
 //
 // # Concurrency

@@ -105,12 +105,11 @@ func (c *confirmer) confirm(ctx context.Context, key types.NamespacedName) {
 	asking, cancel := context.WithTimeout(ctx, confirmationTimeout)
 	defer cancel()
 	pod, err := c.getPod(asking, key.Namespace, key.Name)
-	logger := klog.FromContext(ctx)
 	if apierrors.IsForbidden(err) {
 		p.refusals++
 	}
 	if err != nil && !apierrors.IsNotFound(err) && p.refusals < maxConfirmationRefusals {
-		logger.Error(err, "Asking whether a pod is bound after all; trying again", "pod", key)
+		klog.FromContext(ctx).Error(err, "Asking whether a pod is bound after all; trying again", "pod", key)
 		c.queue.AddAfter(key, confirmationRetry)
 		return
 	}
@@ -135,6 +134,6 @@ func (c *confirmer) confirm(ctx context.Context, key types.NamespacedName) {
 	kept := p.kept
 	c.mu.Unlock()
 	if kept {
-		c.activator.Activate(logger, map[string]*v1.Pod{klog.KObj(p.Pod).String(): p.Pod})
+		activate(ctx, c.activator, p.Pod)
 	}
 }

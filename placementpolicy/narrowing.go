@@ -122,9 +122,8 @@ func (n *narrowing) retry(ctx context.Context) {
 }
 
 func (n *narrowing) activate(ctx context.Context, pod *v1.Pod) {
-	logger := klog.FromContext(ctx)
-	logger.V(4).Info("Activating a pod that found no node among those that its placement policy prefers", "pod", klog.KObj(pod))
-	n.activator.Activate(logger, map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+	klog.FromContext(ctx).V(4).Info("Activating a pod that found no node among those that its placement policy prefers", "pod", klog.KObj(pod))
+	activate(ctx, n.activator, pod)
 }
 
 // cheapLook is what most often keeps a pod from a node.

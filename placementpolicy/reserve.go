@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
@@ -20,7 +19,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
 		if isFiltered(state) && !state.IsPodGroupSchedulingCycle() {
 			counters[rejected].Inc()
-			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+			activate(ctx, pl.handle, pod)
 			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 		}
 		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a pod

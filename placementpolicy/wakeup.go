@@ -144,14 +144,18 @@ func (w *wakeup) activate(ctx context.Context, policy types.NamespacedName) {
 	if !again.IsZero() {
 		w.queue.AddAfter(policy, again.Sub(now))
 	}
-	if len(next) == 0 {
-		return
+	if len(next) > 0 {
+		klog.FromContext(ctx).V(5).Info("Activating pods that their placement policy lets in now",
+			"placementPolicy", klog.KRef(policy.Namespace, policy.Name), "pods", len(next))
+		activate(ctx, w.activator, next...)
 	}
-	pods := make(map[string]*v1.Pod, len(next))
-	for _, pod := range next {
-		pods[klog.KObj(pod).String()] = pod
+}
+
+// activate has the scheduler try the pods at once.
+func activate(ctx context.Context, activator fwk.PodActivator, pods ...*v1.Pod) {
+	byKey := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byKey[klog.KObj(pod).String()] = pod
 	}
-	logger := klog.FromContext(ctx)
-	logger.V(5).Info("Activating pods that their placement policy lets in now", "placementPolicy", klog.KRef(policy.Namespace, policy.Name), "pods", len(pods))
-	w.activator.Activate(logger, pods)
+	activator.Activate(klog.FromContext(ctx), byKey)
 }

@@ -114,26 +114,32 @@ func (c *confirmer) confirm(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 
-	c.mu.Lock()
-	if c.pending[key] != p {
-		c.mu.Unlock()
-		return // another reservation was made, or the informer has shown what became of the pod
+	nodeName := ""
+	if err == nil && pod.UID == p.UID {
+		nodeName = pod.Spec.NodeName
 	}
-	if err == nil && pod.UID == p.UID && pod.Spec.NodeName != "" {
-		c.store.ForceAssumePod(p.Pod, pod.Spec.NodeName)
-		if shown, err := c.pods.Pods(key.Namespace).Get(key.Name); err == nil && shown.UID == p.UID && shown.Spec.NodeName != "" {
-			delete(c.pending, key)
-		}
-		c.mu.Unlock()
-		return
-	}
-	delete(c.pending, key)
-	if c.store.ForgetPod(p.Pod) {
-		reservationsUndone.Inc()
-	}
-	kept := p.kept
-	c.mu.Unlock()
-	if kept {
+	if c.settle(key, p, nodeName) {
 		activate(ctx, c.activator, p.Pod)
 	}
+}
+
+// settle keeps the reservation if the pod is bound to a node, and else ends it. It reports whether the pod is to be tried now.
+func (c *confirmer) settle(key types.NamespacedName, p *unreservedPod, nodeName string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending[key] != p {
+		return false // another reservation was made, or the informer has shown what became of the pod
+	}
+	if nodeName == "" {
+		delete(c.pending, key)
+		if c.store.ForgetPod(p.Pod) {
+			reservationsUndone.Inc()
+		}
+		return p.kept
+	}
+	c.store.ForceAssumePod(p.Pod, nodeName)
+	if shown, err := c.pods.Pods(key.Namespace).Get(key.Name); err == nil && shown.UID == p.UID && shown.Spec.NodeName != "" {
+		delete(c.pending, key)
+	}
+	return false
 }

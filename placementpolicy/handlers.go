@@ -65,11 +65,11 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		},
 		UpdateFunc: func(old, pod *v1.Pod) {
 			s.store.UpdatePod(old, pod)
-			bound := old.Spec.NodeName == "" && pod.Spec.NodeName != ""
-			if old.UID != pod.UID || bound {
+			settled := old.UID != pod.UID || old.Spec.NodeName == "" && pod.Spec.NodeName != ""
+			if settled {
 				s.confirmer.remove(old)
 			}
-			if old.UID != pod.UID || bound || pod.DeletionTimestamp != nil {
+			if settled || pod.DeletionTimestamp != nil {
 				s.wakeup.remove(old.UID)
 			}
 		},

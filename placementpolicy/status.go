@@ -29,7 +29,7 @@ import (
 const (
 	// statusDelay gathers the changes of a policy's counts: so often is its status written at most.
 	statusDelay = time.Second
-	// standbyDelay is the delay of a scheduler that has placed nothing yet, since another replica leads, as a rule.
+	// standbyDelay is the delay of a scheduler that has scheduled nothing yet, since another replica leads, as a rule.
 	standbyDelay = 5 * time.Second
 	// refusedDelay is the time to the next attempt after the API server has refused one.
 	refusedDelay = 5 * time.Minute
@@ -41,8 +41,9 @@ const (
 )
 
 // statusWriter writes the status of the policies, beside the scheduling cycles. All replicas of a scheduler have one, and
-// come to the same status. One that only stands by leaves it to the leader to write it: it does so itself if the same
-// object has had a wrong status for long, as when the leader died and there is nothing to schedule.
+// come to the same status, but that only the leader knows whether pods wait. One that only stands by leaves it to the
+// leader to write it: it does so itself if the same object has had a wrong status for long, as when the leader died and
+// there is nothing to schedule.
 type statusWriter struct {
 	store    *policystore.Store
 	policies cache.Store

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,23 +47,29 @@ func (s *shared) compare(factory informers.SharedInformerFactory) ([]string, err
 		return nil, fmt.Errorf("listing replica sets: %w", err)
 	}
 	for _, rs := range replicaSets {
-		cluster.WorkloadSizes[rs.UID] = replicaSetSize(rs)
+		addSize(cluster.WorkloadSizes, rs, rs.Spec.Replicas)
 	}
 	statefulSets, err := factory.Apps().V1().StatefulSets().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing stateful sets: %w", err)
 	}
 	for _, ss := range statefulSets {
-		cluster.WorkloadSizes[ss.UID] = statefulSetSize(ss)
+		addSize(cluster.WorkloadSizes, ss, ss.Spec.Replicas)
 	}
 	controllers, err := factory.Core().V1().ReplicationControllers().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing replication controllers: %w", err)
 	}
 	for _, rc := range controllers {
-		cluster.WorkloadSizes[rc.UID] = replicationControllerSize(rc)
+		addSize(cluster.WorkloadSizes, rc, rc.Spec.Replicas)
 	}
 	return s.store.Compare(cluster), nil
+}
+
+func addSize(sizes map[types.UID]int, workload metav1.Object, replicas *int32) {
+	if size, known := policystore.WorkloadSize(workload, replicas); known {
+		sizes[workload.GetUID()] = size
+	}
 }
 
 // compareOnSignal logs the result of Compare at each signal until ctx is done.

@@ -137,7 +137,7 @@ func (c *confirmer) settle(key types.NamespacedName, p *unreservedPod, nodeName 
 		}
 		return p.kept
 	}
-	c.store.ForceAssumePod(p.Pod, nodeName)
+	c.store.ConfirmPod(p.Pod, nodeName)
 	if shown, err := c.pods.Pods(key.Namespace).Get(key.Name); err == nil && shown.UID == p.UID && shown.Spec.NodeName != "" {
 		delete(c.pending, key)
 	}

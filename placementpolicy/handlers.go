@@ -48,13 +48,13 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		return err
 	}
 
-	if err := addWorkloadHandler(s, factory.Apps().V1().ReplicaSets().Informer(), replicaSetSize); err != nil {
+	if err := addWorkloadHandler(s, factory.Apps().V1().ReplicaSets().Informer(), replicaSetReplicas); err != nil {
 		return err
 	}
-	if err := addWorkloadHandler(s, factory.Apps().V1().StatefulSets().Informer(), statefulSetSize); err != nil {
+	if err := addWorkloadHandler(s, factory.Apps().V1().StatefulSets().Informer(), statefulSetReplicas); err != nil {
 		return err
 	}
-	if err := addWorkloadHandler(s, factory.Core().V1().ReplicationControllers().Informer(), replicationControllerSize); err != nil {
+	if err := addWorkloadHandler(s, factory.Core().V1().ReplicationControllers().Informer(), replicationControllerReplicas); err != nil {
 		return err
 	}
 
@@ -100,8 +100,14 @@ type workload interface {
 	metav1.Object
 }
 
-func addWorkloadHandler[T workload](s *shared, informer cache.SharedIndexInformer, size func(T) int) error {
-	set := func(obj T) { s.store.SetWorkloadSize(obj.GetUID(), size(obj)) }
+func addWorkloadHandler[T workload](s *shared, informer cache.SharedIndexInformer, replicas func(T) *int32) error {
+	set := func(obj T) {
+		if size, known := policystore.WorkloadSize(obj, replicas(obj)); known {
+			s.store.SetWorkloadSize(obj.GetUID(), size)
+		} else {
+			s.store.RemoveWorkload(obj.GetUID())
+		}
+	}
 	var none T
 	return handle(s, informer, cache.TypedResourceEventHandlerFuncs[T]{
 		AddFunc: set,
@@ -119,17 +125,11 @@ func addWorkloadHandler[T workload](s *shared, informer cache.SharedIndexInforme
 	})
 }
 
-func replicaSetSize(rs *appsv1.ReplicaSet) int {
-	return policystore.WorkloadSize(rs.Annotations, rs.Spec.Replicas)
-}
+func replicaSetReplicas(rs *appsv1.ReplicaSet) *int32 { return rs.Spec.Replicas }
 
-func statefulSetSize(ss *appsv1.StatefulSet) int {
-	return policystore.WorkloadSize(nil, ss.Spec.Replicas)
-}
+func statefulSetReplicas(ss *appsv1.StatefulSet) *int32 { return ss.Spec.Replicas }
 
-func replicationControllerSize(rc *v1.ReplicationController) int {
-	return policystore.WorkloadSize(nil, rc.Spec.Replicas)
-}
+func replicationControllerReplicas(rc *v1.ReplicationController) *int32 { return rc.Spec.Replicas }
 
 func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) {
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}

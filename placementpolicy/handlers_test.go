@@ -123,8 +123,9 @@ func TestReplacedObjects(t *testing.T) {
 func TestWorkloadSize(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "workload", UID: "workload"}
 	ofTwelve := meta
+	ofTwelve.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: new(true)}}
 	ofTwelve.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}
-	garbled := meta
+	garbled := ofTwelve
 	garbled.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "a dozen"}
 	three := new(int32(3))
 	tests := []struct {

@@ -3,6 +3,7 @@ package placementpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -15,7 +16,11 @@ import (
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	pl.narrowing.reserved(pod)
 	pl.confirmer.remove(pod)
-	err := pl.store.AssumePod(pod, nodeName)
+	node, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("getting node %s of the scheduling cycle: %w", nodeName, err))
+	}
+	err = pl.store.AssumePod(pod, node.Node())
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
 		if isFiltered(state) && !state.IsPodGroupSchedulingCycle() {
 			counters[rejected].Inc()
@@ -24,8 +29,9 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a pod
 		// group it is a simulation, in which pods that the store counts may be gone.
-		pl.store.ForceAssumePod(pod, nodeName)
-	} else if err != nil {
+		err = pl.store.ForceAssumePod(pod, node.Node())
+	}
+	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	counters[reserved].Inc()

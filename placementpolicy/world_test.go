@@ -115,6 +115,7 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 		factory.InformerFor(f.kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return f })
 	}
 	w.handle = newFakeHandle(factory, nil)
+	w.handle.snapshot = liveSnapshot{nodes: w.nodes}
 	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus, w.getPod)
 	require.NoError(t, err)
 	w.Plugin = &Plugin{shared: s, handle: w.handle}
@@ -227,11 +228,8 @@ func (w *world) reserve(pod *v1.Pod, node string) fwk.CycleState {
 }
 
 func (w *world) nodeInfo(name string) fwk.NodeInfo {
-	node, ok, err := w.nodes.GetIndexer().GetByKey(name)
+	info, err := liveSnapshot{nodes: w.nodes}.Get(name)
 	require.NoError(w.t, err)
-	require.True(w.t, ok, "node %s", name)
-	info := framework.NewNodeInfo()
-	info.SetNode(node.(*v1.Node))
 	return info
 }
 
@@ -263,7 +261,8 @@ func ownedBy(pod *st.PodWrapper, uid types.UID) *st.PodWrapper {
 func replicaSet(uid types.UID, desired int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: string(uid), UID: uid,
-		Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
+		Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: new(true)}},
 	}}
 }
 
@@ -368,6 +367,25 @@ func (h *fakeHandle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	for _, pod := range pods {
 		h.activations[pod.Name]++
 	}
+}
+
+// liveSnapshot is a scheduler's snapshot that never lags behind.
+type liveSnapshot struct {
+	fwk.SharedLister
+	fwk.NodeInfoLister
+	nodes *feed
+}
+
+func (s liveSnapshot) NodeInfos() fwk.NodeInfoLister { return s }
+
+func (s liveSnapshot) Get(name string) (fwk.NodeInfo, error) {
+	node, ok, err := s.nodes.GetIndexer().GetByKey(name)
+	if !ok {
+		return nil, fmt.Errorf("no node %s: %w", name, err)
+	}
+	info := framework.NewNodeInfo()
+	info.SetNode(node.(*v1.Node))
+	return info, nil
 }
 
 // activated returns how often each pod was activated since the last call.

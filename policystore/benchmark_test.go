@@ -85,7 +85,7 @@ func BenchmarkAssumeAndForgetPod(b *testing.B) {
 	scale.Run(b, func(b *testing.B, c *scale.Cluster) {
 		pods := spread(c, c.PendingPod)
 		add(b, c, pods)
-		node := c.Node(2).Name // of the group that is open
+		node := c.Node(2) // of the group that is open
 		for i := 0; b.Loop(); i++ {
 			if err := c.Store.AssumePod(pods[i%len(pods)], node); err != nil {
 				b.Fatal(err)

@@ -82,7 +82,7 @@ func TestCases(t *testing.T) {
 		w.create(5, onNode("o1"))
 		pods := w.create(2)
 		pod := w.pods[pods[0]]
-		require.NoError(t, w.AssumePod(pod, "m1"))
+		require.NoError(t, w.AssumePod(pod, newNode("m1", nil)))
 		w.requireSplit("4/5")
 		w.ForgetPod(pod)
 		w.requireSplit("3/5")
@@ -99,7 +99,7 @@ func TestCases(t *testing.T) {
 		w.create(6, onNode("o1"))
 		name := w.create(1)[0]
 		pod := w.pods[name]
-		reserve := func() { require.NoError(t, w.AssumePod(pod, "m1")) }
+		reserve := func() { require.NoError(t, w.AssumePod(pod, newNode("m1", nil))) }
 		unreserve := func() { w.ForgetPod(pod) }
 		remove := func() { w.RemovePod(pod) }
 		for _, order := range [][]func(){
@@ -364,7 +364,7 @@ func TestCases(t *testing.T) {
 				for _, pod := range w.pods {
 					_ = w.SetPolicy(policy)
 					if d, governed := w.Decide(pod); governed && d.Allows(target) {
-						_ = w.AssumePod(pod, "m1") // another may have been faster
+						_ = w.AssumePod(pod, newNode("m1", nil)) // another may have been faster
 					}
 					w.UpdatePod(nil, pod)
 					for _, key := range w.Policies() {

@@ -24,12 +24,12 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			pod := newPod("reserved")
 			w.AddPod(pod)
 			w.pods[pod.Name] = pod
-			assert.NoError(w.t, w.AssumePod(pod, "o1"))
+			assert.NoError(w.t, w.AssumePod(pod, newNode("o1", nil)))
 			c.Pods = append(c.Pods, pod)
 		}, nil},
 		{"gates that a reservation has shown to be gone are none", func(w *world, c *policystore.Cluster) {
 			pod := w.pods[w.create(1, gated)[0]]
-			assert.NoError(w.t, w.AssumePod(newPod(pod.Name), "o1"))
+			assert.NoError(w.t, w.AssumePod(newPod(pod.Name), newNode("o1", nil)))
 			c.Pods = append(c.Pods, pod)
 		}, nil},
 		{"a pod that was missed", func(_ *world, c *policystore.Cluster) {
@@ -51,7 +51,7 @@ func TestCompareFindsEachDrift(t *testing.T) {
 		{"a reservation for a pod that is nowhere", func(w *world, _ *policystore.Cluster) {
 			pod := newPod("ghost")
 			w.pods[pod.Name] = pod
-			assert.NoError(w.t, w.AssumePod(pod, "o1"))
+			assert.NoError(w.t, w.AssumePod(pod, newNode("o1", nil)))
 		}, []string{
 			"pod ghost: only the store has it, reserved for node o1",
 			"policy default/web, cohort map[]: other: the store has 7, the cluster 6",

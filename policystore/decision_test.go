@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 							if d.Allows(group) {
 								allows = append(allows, group)
 							}
-							if w.AssumePod(pod, node[group]) == nil {
+							if w.AssumePod(pod, newNode(node[group], nil)) == nil {
 								assumes = append(assumes, group)
 							}
 							w.ForgetPod(pod)

@@ -9,8 +9,9 @@
 // # The life of a pod
 //
 // The store knows two things of a pod: what its events have shown (observed), and the node that the scheduling cycle
-// has taken for it (reserved). A pod is placed on the observed node, else on the reserved one, and counts there once the
-// node is known. So neither the order in which objects arrive nor an event that comes twice makes a difference.
+// has taken for it (reserved). A pod is placed on the observed node, else on the reserved one, and counts there by the
+// node's labels: the node's own once the store knows it, until then those that the scheduling cycle saw. So neither the
+// order in which objects arrive nor an event that comes twice makes a difference.
 //
 //	           AddPod             AssumePod              UpdatePod with a node
 //	unknown ----------> pending ------------> reserved ------------------------> bound

@@ -23,9 +23,13 @@ func Example() {
 	}); err != nil {
 		panic(err)
 	}
-	nodeIn := map[policystore.Group]string{policystore.Target: "spot-1", policystore.Other: "od-1"}
-	s.AddNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "spot-1", Labels: map[string]string{"pool": "spot"}}})
-	s.AddNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "od-1"}})
+	nodeIn := map[policystore.Group]*v1.Node{
+		policystore.Target: {ObjectMeta: metav1.ObjectMeta{Name: "spot-1", Labels: map[string]string{"pool": "spot"}}},
+		policystore.Other:  {ObjectMeta: metav1.ObjectMeta{Name: "od-1"}},
+	}
+	for _, node := range nodeIn {
+		s.AddNode(node)
+	}
 
 	for i := range 5 {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -1,6 +1,8 @@
 package policystore
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -10,6 +12,36 @@ type node struct {
 	known  bool
 	labels flatLabels
 	pods   []*pod // placed here, at their nodeIndex
+	// assumed has, of a node that is not known, the labels that it had in the scheduling cycles of pods which are placed here.
+	assumed map[*pod]*flatLabels
+}
+
+var errNoNodeName = errors.New("the node has no name")
+
+func validateNode(obj *v1.Node) error {
+	if obj == nil || obj.Name == "" {
+		return errNoNodeName
+	}
+	return nil
+}
+
+// lookedLike notes the labels that the node, if it is not known, had in the scheduling cycle of the pod, which is placed here.
+func (n *node) lookedLike(p *pod, labels map[string]string) {
+	if n.known {
+		return
+	}
+	if n.assumed == nil {
+		n.assumed = map[*pod]*flatLabels{}
+	}
+	n.assumed[p] = new(flatten(labels))
+}
+
+// labelsFor returns the labels by which a pod that is placed here counts, or nil if there are none.
+func (n *node) labelsFor(p *pod) *flatLabels {
+	if n.known {
+		return &n.labels
+	}
+	return n.assumed[p]
 }
 
 func (s *state) nodeFor(name string) *node {
@@ -39,7 +71,7 @@ func (s *state) hasNode(obj *v1.Node) bool {
 func (s *state) setNode(name string, labels map[string]string) {
 	n := s.nodeFor(name)
 	was := *n
-	n.known, n.labels = true, flatten(labels)
+	n.known, n.labels, n.assumed = true, flatten(labels), nil
 	s.reviseDivisions(&was, n)
 	for _, p := range n.pods {
 		s.settle(p)

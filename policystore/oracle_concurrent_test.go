@@ -75,6 +75,7 @@ func (o *oracle) merge(other *oracle) {
 	maps.Copy(o.pods, other.pods)
 	maps.Copy(o.unseen, other.unseen)
 	maps.Copy(o.reservations, other.reservations)
+	maps.Copy(o.assumed, other.assumed)
 }
 
 // checkNumbers checks what holds of a store at any moment.
@@ -121,7 +122,8 @@ func TestOracleLastPlaces(t *testing.T) {
 				TargetSize:      &tt.size,
 			}
 			x.setPolicy(policy)
-			x.addNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "spot", Labels: map[string]string{"pool": "spot"}}})
+			spot := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "spot", Labels: map[string]string{"pool": "spot"}}}
+			x.addNode(spot)
 			var all []*v1.Pod
 			for i := range pods {
 				pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", UID: types.UID(fmt.Sprint(i))}}
@@ -137,7 +139,7 @@ func TestOracleLastPlaces(t *testing.T) {
 				for _, pod := range all {
 					wg.Go(func() {
 						<-start
-						err := x.store.AssumePod(pod, "spot")
+						err := x.store.AssumePod(pod, spot)
 						if err == nil {
 							reserved.Store(pod, true)
 						} else if quota := (*QuotaError)(nil); !errors.As(err, &quota) {
@@ -148,7 +150,7 @@ func TestOracleLastPlaces(t *testing.T) {
 				close(start)
 				wg.Wait()
 				for pod := range reserved.Range {
-					x.oracle.assume(pod.(*v1.Pod), "spot")
+					x.oracle.assume(pod.(*v1.Pod), spot)
 				}
 				x.check()
 				if n := len(x.oracle.reservations); n != tt.quota {

@@ -52,7 +52,7 @@ func TestOracleNominatedPodIsPlacedElsewhere(t *testing.T) {
 	x, q, spot := nominee(t)
 	x.addNode(spot)
 	x.check()
-	x.assume(q, "unknown")
+	x.assume(q, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "unknown"}})
 	x.check()
 	x.forget(q)
 	x.check()

@@ -56,7 +56,7 @@ func TestOracleSmallWorlds(t *testing.T) {
 
 	shows := func(pod *v1.Pod) func(*tandem) { return func(x *tandem) { x.updatePod(nil, pod) } }
 	removes := func(pod *v1.Pod) func(*tandem) { return func(x *tandem) { x.removePod(pod) } }
-	assumes := func(pod *v1.Pod, node string) func(*tandem) { return func(x *tandem) { x.mustAssume(pod, node) } }
+	assumes := func(pod *v1.Pod, node *v1.Node) func(*tandem) { return func(x *tandem) { x.mustAssume(pod, node) } }
 	forgets := func(pod *v1.Pod) func(*tandem) { return func(x *tandem) { x.forget(pod) } }
 	sets := func(policy Policy) func(*tandem) { return func(x *tandem) { x.setPolicy(policy) } }
 	drops := func(policy Policy) func(*tandem) { return func(x *tandem) { x.removePolicy(policy.NamespacedName) } }
@@ -74,27 +74,27 @@ func TestOracleSmallWorlds(t *testing.T) {
 		start: events{knows(other)},
 		events: events{
 			sets(strict), drops(strict), knows(spot), knows(unlabelled), loses(spot),
-			shows(pod("p", on("spot"))), shows(pod("q", on("other"))), assumes(q, "spot"),
+			shows(pod("p", on("spot"))), shows(pod("q", on("other"))), assumes(q, spot),
 		},
 	}, {
 		name:  "reservation",
 		start: events{sets(strict), knows(spot), knows(other), shows(q)},
 		events: events{
-			shows(p), shows(pod("p", on("spot"))), removes(p), assumes(p, "spot"), assumes(p, "other"), forgets(p),
-			assumes(q, "spot"), forgets(q),
+			shows(p), shows(pod("p", on("spot"))), removes(p), assumes(p, spot), assumes(p, other), forgets(p),
+			assumes(q, spot), forgets(q),
 		},
 	}, {
 		name:  "two policies",
 		start: events{knows(spot), knows(other), shows(pod("p", on("spot")))},
 		events: events{
 			sets(strict), sets(light), sets(invalid), drops(strict), sets(loose),
-			shows(pod("p", on("spot"), label("app", "db"))), assumes(q, "spot"), forgets(q),
+			shows(pod("p", on("spot"), label("app", "db"))), assumes(q, spot), forgets(q),
 		},
 	}, {
 		name:  "life of a pod",
 		start: events{sets(strict), knows(spot), knows(other), shows(pod("q", on("other")))},
 		events: events{
-			shows(pod("p", gated)), shows(p), assumes(p, "spot"), shows(pod("p", on("spot"))), shows(pod("p", on("spot"), terminating)),
+			shows(pod("p", gated)), shows(p), assumes(p, spot), shows(pod("p", on("spot"))), shows(pod("p", on("spot"), terminating)),
 			shows(pod("p", on("spot"), finished)), removes(p),
 			func(x *tandem) { x.updatePod(p, pod("p again", label("pod-template-hash", "2"))) },
 		},
@@ -102,7 +102,7 @@ func TestOracleSmallWorlds(t *testing.T) {
 		name:  "workloads",
 		start: events{sets(strict), knows(spot), knows(other), wants("rs2", 3)},
 		events: events{
-			shows(pod("p", of("rs"))), shows(p), removes(p), assumes(p, "spot"),
+			shows(pod("p", of("rs"))), shows(p), removes(p), assumes(p, spot),
 			shows(pod("q", of("rs"), on("other"))), shows(pod("q", of("rs2"))), wants("rs", 4), unknown("rs"),
 		},
 	}, {
@@ -110,7 +110,7 @@ func TestOracleSmallWorlds(t *testing.T) {
 		start: events{sets(strict), knows(other), shows(q)},
 		events: events{
 			knows(spot), loses(spot), shows(p), shows(pod("p", nominated("spot"))), shows(pod("p", nominated("spot"), on("other"))),
-			assumes(p, "spot"), forgets(p), assumes(q, "spot"),
+			assumes(p, spot), forgets(p), assumes(q, spot),
 		},
 	}} {
 		t.Run(world.name, func(t *testing.T) {

@@ -57,13 +57,13 @@ func (x *tandem) removePolicy(key types.NamespacedName) {
 
 func (x *tandem) addNode(n *v1.Node) {
 	x.log("AddNode %s %v", n.Name, n.Labels)
-	x.oracle.nodes[n.Name] = n.Labels
+	x.oracle.setNode(n)
 	x.store.AddNode(n)
 }
 
 func (x *tandem) updateNode(n *v1.Node) {
 	x.log("UpdateNode %s %v", n.Name, n.Labels)
-	x.oracle.nodes[n.Name] = n.Labels
+	x.oracle.setNode(n)
 	x.store.UpdateNode(n)
 }
 
@@ -108,20 +108,31 @@ func (x *tandem) removePod(pod *v1.Pod) {
 }
 
 // assume reserves if the store lets it, and returns what it says.
-func (x *tandem) assume(pod *v1.Pod, nodeName string) error {
-	err := x.store.AssumePod(pod, nodeName)
-	x.log("AssumePod %s on %s: %v", podInWords{pod}, nodeName, err)
+func (x *tandem) assume(pod *v1.Pod, node *v1.Node) error {
+	err := x.store.AssumePod(pod, node)
+	x.log("AssumePod %s on %s %v: %v", podInWords{pod}, node.Name, node.Labels, err)
 	if err == nil {
-		x.oracle.assume(pod, nodeName)
+		x.oracle.assume(pod, node)
 	}
 	return err
 }
 
 // force reserves, whatever a policy says.
-func (x *tandem) force(pod *v1.Pod, nodeName string) {
-	x.log("ForceAssumePod %s on %s", podInWords{pod}, nodeName)
-	x.oracle.assume(pod, nodeName)
-	x.store.ForceAssumePod(pod, nodeName)
+func (x *tandem) force(pod *v1.Pod, node *v1.Node) {
+	x.log("ForceAssumePod %s on %s %v", podInWords{pod}, node.Name, node.Labels)
+	x.oracle.assume(pod, node)
+	if err := x.store.ForceAssumePod(pod, node); err != nil {
+		x.t.Fatalf("ForceAssumePod %s on %s: %v", podInWords{pod}, node.Name, err)
+	}
+}
+
+func (x *tandem) confirm(pod *v1.Pod, nodeName string) {
+	x.log("ConfirmPod %s on %s", podInWords{pod}, nodeName)
+	reserved := x.oracle.reservations[pod.UID] != ""
+	x.oracle.confirm(pod, nodeName)
+	if got := x.store.ConfirmPod(pod, nodeName); got != reserved {
+		x.t.Fatalf("ConfirmPod %s on %s: %t, want %t", podInWords{pod}, nodeName, got, reserved)
+	}
 }
 
 func (x *tandem) forget(pod *v1.Pod) {
@@ -131,11 +142,11 @@ func (x *tandem) forget(pod *v1.Pod) {
 }
 
 // mustAssume is assume, checked against the oracle.
-func (x *tandem) mustAssume(pod *v1.Pod, nodeName string) {
-	refuses := x.oracle.refuses(pod, nodeName)
-	err := x.assume(pod, nodeName)
+func (x *tandem) mustAssume(pod *v1.Pod, node *v1.Node) {
+	refuses := x.oracle.refuses(pod, node)
+	err := x.assume(pod, node)
 	if quota := (*QuotaError)(nil); errors.As(err, &quota) != refuses || (err != nil) != refuses {
-		x.t.Fatalf("AssumePod %s on %s: the error is %v; the oracle refuses: %t", podInWords{pod}, nodeName, err, refuses)
+		x.t.Fatalf("AssumePod %s on %s: the error is %v; the oracle refuses: %t", podInWords{pod}, node.Name, err, refuses)
 	}
 }
 

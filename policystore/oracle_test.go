@@ -27,6 +27,9 @@ type oracle struct {
 	pods         map[types.UID]*v1.Pod
 	unseen       sets.Set[types.UID] // those that no event has shown
 	reservations map[types.UID]string
+	// assumed has the pods that were reserved for a node which was not known and is not to this day, with the node as the
+	// scheduling cycle saw it.
+	assumed map[types.UID]*v1.Node
 }
 
 func newOracle() *oracle {
@@ -37,6 +40,7 @@ func newOracle() *oracle {
 		pods:         map[types.UID]*v1.Pod{},
 		unseen:       sets.New[types.UID](),
 		reservations: map[types.UID]string{},
+		assumed:      map[types.UID]*v1.Node{},
 	}
 }
 
@@ -47,23 +51,35 @@ func (o *oracle) observe(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		delete(o.reservations, pod.UID)
 	}
+	o.tidyAssumed(pod)
 }
 
 func (o *oracle) remove(pod *v1.Pod) {
 	delete(o.pods, pod.UID)
 	o.unseen.Delete(pod.UID)
 	delete(o.reservations, pod.UID)
+	delete(o.assumed, pod.UID)
+}
+
+// setNode notes a node. What scheduling cycles saw of it before means nothing any more.
+func (o *oracle) setNode(node *v1.Node) {
+	o.nodes[node.Name] = node.Labels
+	maps.DeleteFunc(o.assumed, func(_ types.UID, seen *v1.Node) bool { return seen.Name == node.Name })
 }
 
 // assume notes a reservation. That of a bound pod means nothing.
-func (o *oracle) assume(pod *v1.Pod, nodeName string) {
+func (o *oracle) assume(pod *v1.Pod, node *v1.Node) {
 	if o.pods[pod.UID] == nil {
 		o.pods[pod.UID] = pod
 		o.unseen.Insert(pod.UID)
 	}
 	if o.boundTo(pod.UID) == "" {
 		o.pods[pod.UID] = gatesGone(o.pods[pod.UID], pod)
-		o.reservations[pod.UID] = nodeName
+		o.reservations[pod.UID] = node.Name
+		delete(o.assumed, pod.UID)
+		if _, known := o.nodes[node.Name]; !known {
+			o.assumed[pod.UID] = node
+		}
 	}
 }
 
@@ -81,6 +97,22 @@ func (o *oracle) forget(pod *v1.Pod) {
 	delete(o.reservations, pod.UID)
 	if o.unseen.Has(pod.UID) {
 		o.remove(pod)
+	}
+	o.tidyAssumed(pod)
+}
+
+// confirm moves a reservation to where the pod is bound.
+func (o *oracle) confirm(pod *v1.Pod, nodeName string) {
+	if o.reservations[pod.UID] != "" {
+		o.reservations[pod.UID] = nodeName
+		o.tidyAssumed(pod)
+	}
+}
+
+// tidyAssumed drops what a scheduling cycle saw of a node on which the pod is not placed any more.
+func (o *oracle) tidyAssumed(pod *v1.Pod) {
+	if seen := o.assumed[pod.UID]; seen != nil && seen.Name != o.placedOn(pod.UID) {
+		delete(o.assumed, pod.UID)
 	}
 }
 
@@ -253,10 +285,23 @@ func (o *oracle) groupOf(p oraclePolicy, nodeName string) Group {
 	if !known {
 		return NoGroup
 	}
+	return p.groupOf(node)
+}
+
+func (p oraclePolicy) groupOf(node labels.Set) Group {
 	if p.nodeSelector.Matches(node) == (p.Action == Must) {
 		return Target
 	}
 	return Other
+}
+
+// placedIn returns the group in which the pod counts: that of its node or, if that is not known, of the node as the
+// pod's scheduling cycle saw it.
+func (o *oracle) placedIn(p oraclePolicy, pod types.UID) Group {
+	if seen := o.assumed[pod]; seen != nil {
+		return p.groupOf(seen.Labels)
+	}
+	return o.groupOf(p, o.placedOn(pod))
 }
 
 // heldBy returns the group in which a nominated pod holds a place against the pod: unless it is placed or of lower
@@ -320,7 +365,7 @@ func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
 	var in [3]int // by Group
 	for _, other := range others {
 		if !slices.Contains(evicted, other.UID) {
-			in[o.groupOf(p, o.placedOn(other.UID))]++
+			in[o.placedIn(p, other.UID)]++
 			in[o.heldBy(other, p, pod)]++
 		}
 	}
@@ -362,15 +407,18 @@ func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted ...types.UID) bool
 }
 
 // refuses reports whether AssumePod must return a QuotaError: the pod counts and is not bound, and its policy does not
-// allow the group of the node, which is known.
-func (o *oracle) refuses(pod *v1.Pod, nodeName string) bool {
+// allow the group of the node, which is given as the scheduling cycle sees it.
+func (o *oracle) refuses(pod *v1.Pod, node *v1.Node) bool {
 	pod = gatesGone(o.known(pod), pod)
 	p, governed := o.governing(pod)
 	if !governed || !isActive(pod) || o.boundTo(pod.UID) != "" {
 		return false
 	}
-	group := o.groupOf(p, nodeName)
-	return group != NoGroup && !o.decide(pod).allows(group)
+	group := o.groupOf(p, node.Name)
+	if group == NoGroup {
+		group = p.groupOf(node.Labels)
+	}
+	return !o.decide(pod).allows(group)
 }
 
 // view is what PolicyInfo must say of a policy: a line for each cohort, and one for the policies that overrule it.
@@ -393,7 +441,7 @@ func (o *oracle) view(key types.NamespacedName) string {
 		var qualifying []types.UID
 		for _, pod := range pods {
 			qualifying = append(qualifying, pod.UID)
-			group := o.groupOf(p, o.placedOn(pod.UID))
+			group := o.placedIn(p, pod.UID)
 			in[group] = append(in[group], pod.UID)
 		}
 		n := o.size(pods)

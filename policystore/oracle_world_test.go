@@ -17,7 +17,7 @@ import (
 type world struct {
 	*tandem
 	pick    picker
-	reserve func(pod *v1.Pod, nodeName string)
+	reserve func(pod *v1.Pod, node *v1.Node)
 
 	policyNames                        []types.NamespacedName
 	nodeNames, podNames, workloadNames []string
@@ -49,7 +49,7 @@ func newWorld(x *tandem, pick picker) *world {
 	return &world{
 		tandem:  x,
 		pick:    pick,
-		reserve: func(pod *v1.Pod, nodeName string) { _ = x.assume(pod, nodeName) },
+		reserve: func(pod *v1.Pod, node *v1.Node) { _ = x.assume(pod, node) },
 
 		policyNames:   []types.NamespacedName{{Namespace: "a", Name: "p1"}, {Namespace: "a", Name: "p2"}, {Namespace: "a", Name: "p3"}, {Namespace: "b", Name: "p1"}},
 		nodeNames:     []string{"n1", "n2", "n3"},
@@ -464,12 +464,12 @@ func (w *world) newOwners() []metav1.OwnerReference {
 }
 
 // assumePod reserves a node for a pod as the scheduler knows it. That may be a version that no event has shown yet, or
-// an old one, or of a pod that is gone.
+// an old one, or of a pod that is gone. The node is none of another world: it makes a difference whether it is known.
 func (w *world) assumePod() {
 	pod := w.schedulerPod().DeepCopy()
-	node := w.anyNode()
+	node := w.newNode(choose(w.pick, "node", append(slices.Clip(w.nodeNames), "never known")...)) // as the cycle sees it
 	if w.pick("node in the pod", 2) > 0 {
-		pod.Spec.NodeName = node
+		pod.Spec.NodeName = node.Name
 	}
 	if w.pick("by force", 6) == 5 {
 		w.force(pod, node)
@@ -478,7 +478,15 @@ func (w *world) assumePod() {
 	}
 }
 
-func (w *world) forgetPod() { w.forget(w.schedulerPod()) }
+// forgetPod ends a reservation or, if the API server has said that the pod is bound, moves it.
+func (w *world) forgetPod() {
+	pod := w.schedulerPod()
+	if w.pick("confirmed", 3) == 2 {
+		w.confirm(pod, w.anyNode())
+	} else {
+		w.forget(pod)
+	}
+}
 
 func (w *world) schedulerPod() *v1.Pod {
 	name := choose(w.pick, "pod", w.podNames...)

@@ -128,35 +128,54 @@ func (s *state) removePod(uid types.UID) {
 }
 
 // assumePod reserves the node for the pod, unless the pod is going to count there and a Strict policy has used up its group's
-// quota. A node that is not known yet is in no group, so nothing can be said against it.
-func (s *state) assumePod(obj *v1.Pod, nodeName string) error {
+// quota.
+func (s *state) assumePod(obj *v1.Pod, node *v1.Node) error {
 	counts := !ended(obj) && !gated(obj)
 	if p := s.pods[uidOf(obj)]; p != nil {
 		counts = !p.ended && !(p.gated && gated(obj)) && p.observed == nil
 	}
-	if n := s.nodes[nodeName]; counts && n != nil && n.known {
+	if counts {
 		if d, governed := s.decide(obj); governed {
-			if g := d.spec.groupOf(&n.labels); !d.Allows(g) {
+			g := d.GroupOf(node.Labels)
+			if n := s.nodes[node.Name]; n != nil && n.known {
+				g = d.spec.groupOf(&n.labels)
+			}
+			if !d.Allows(g) {
 				return &QuotaError{Decision: d, Group: g}
 			}
 		}
 	}
-	s.reserve(obj, nodeName)
+	s.reserve(obj, node)
 	return nil
 }
 
 // reserve reserves the node for the pod. A pod that is bound needs none. The scheduler may know before the store does that the
 // pod has lost its gates.
-func (s *state) reserve(obj *v1.Pod, nodeName string) {
+func (s *state) reserve(obj *v1.Pod, node *v1.Node) {
 	p := s.pods[uidOf(obj)]
 	if p == nil {
 		p = s.addPod(obj)
 	}
 	if p.observed == nil {
 		p.gated = p.gated && gated(obj)
+		p.reserved = s.nodeFor(node.Name)
+		s.setPlaced(p, p.reserved)
+		p.reserved.lookedLike(p, node.Labels)
+		s.settle(p)
+	}
+}
+
+// confirmPod moves the reservation, if there is one, to the node.
+func (s *state) confirmPod(uid types.UID, nodeName string) (reserved bool) {
+	p := s.pods[uid]
+	if p == nil || p.reserved == nil {
+		return false
+	}
+	if nodeName != "" {
 		p.reserved = s.nodeFor(nodeName)
 		s.settle(p)
 	}
+	return true
 }
 
 func (s *state) forgetPod(uid types.UID) (reserved bool) {
@@ -180,17 +199,17 @@ func (s *state) settle(p *pod) {
 	if node == nil {
 		node = p.reserved
 	}
-	if node != p.placed {
-		s.setPlaced(p, node)
-	}
+	s.setPlaced(p, node)
 
 	var c *cohort
 	if pol := p.labelSet.governing(); pol != nil && p.active() {
 		c = pol.cohortFor(p.labelSet)
 	}
 	group := NoGroup
-	if c != nil && node != nil && node.known {
-		group = c.policy.spec.groupOf(&node.labels)
+	if c != nil && node != nil {
+		if labels := node.labelsFor(p); labels != nil {
+			group = c.policy.spec.groupOf(labels)
+		}
 	}
 	if c != p.cohort {
 		was := p.cohort
@@ -216,7 +235,11 @@ func (s *state) setNominated(p *pod, nodeName string) {
 
 // setPlaced lists the pod under the node that it is placed on, which may be nil.
 func (s *state) setPlaced(p *pod, n *node) {
+	if n == p.placed {
+		return
+	}
 	if old := p.placed; old != nil {
+		delete(old.assumed, p)
 		old.pods = swapRemove(old.pods, p.nodeIndex, func(moved *pod) { moved.nodeIndex = p.nodeIndex })
 		s.tidyNode(old)
 	}

@@ -43,7 +43,7 @@ func TestRaces(t *testing.T) {
 		return event{"informer shows it " + name, func(w *world) { w.UpdatePod(nil, newPod("pod", edits...)) }}
 	}
 	deletes := event{"informer deletes it", func(w *world) { w.RemovePod(newPod("pod")) }}
-	reserve := event{"Reserve", func(w *world) { require.NoError(w.t, w.AssumePod(newPod("pod"), "m1")) }}
+	reserve := event{"Reserve", func(w *world) { require.NoError(w.t, w.AssumePod(newPod("pod"), newNode("m1", nil))) }}
 	unreserve := event{"Unreserve", func(w *world) { w.ForgetPod(newPod("pod")) }}
 	for _, race := range []struct {
 		name                string
@@ -230,10 +230,10 @@ func TestRaces(t *testing.T) {
 			d, _ := w.Decide(pod)
 			require.Equal(t, []int{i + 1, 10, 4}, []int{d.Qualifying, d.Size, d.Target})
 			require.Equal(t, i < 4, d.Allows(target))
-			err := w.AssumePod(pod, "m1")
+			err := w.AssumePod(pod, newNode("m1", nil))
 			require.Equal(t, i < 4, err == nil)
 			if err != nil {
-				require.NoError(t, w.AssumePod(pod, "o1"))
+				require.NoError(t, w.AssumePod(pod, newNode("o1", nil)))
 			}
 			w.update(labelled("new", ""), name) // an event that is late
 		}
@@ -256,7 +256,7 @@ func TestRaces(t *testing.T) {
 			errs := make([]error, 2)
 			var wg sync.WaitGroup
 			for i, pod := range pods {
-				wg.Go(func() { errs[i] = w.AssumePod(w.pods[pod], "m1") })
+				wg.Go(func() { errs[i] = w.AssumePod(w.pods[pod], newNode("m1", nil)) })
 			}
 			wg.Wait()
 			if errs[0] != nil {
@@ -269,7 +269,7 @@ func TestRaces(t *testing.T) {
 			require.Equal(t, target, quota.Group)
 			require.EqualError(t, quota, "placement policy default/web: target group full (4 of 4 pods; 11 qualify)")
 			w.requireSplit("4/6")
-			require.NoError(t, w.AssumePod(w.pods[pods[1]], "o1"))
+			require.NoError(t, w.AssumePod(w.pods[pods[1]], newNode("o1", nil)))
 			w.requireSplit("4/7")
 			w.ForgetPod(w.pods[pods[0]])
 			w.ForgetPod(w.pods[pods[1]])

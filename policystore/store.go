@@ -3,6 +3,7 @@ package policystore
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -119,10 +120,14 @@ func (s *Store) RemoveNode(node *v1.Node) {
 	s.update(func(st *state) { st.removeNode(node.Name) })
 }
 
-// SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants. The size
-// of a cohort is at least that, if the workload controls all of the cohort's pods.
+// SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants: see
+// [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of the cohort's pods. A size out of 0 to
+// [math.MaxInt32] is not known, as after RemoveWorkload.
 func (s *Store) SetWorkloadSize(uid types.UID, size int) {
-	size = max(0, size)
+	if !isSize(size) {
+		s.RemoveWorkload(uid)
+		return
+	}
 	if !s.has(func(st *state) bool { return st.hasWorkloadSize(uid, size) }) {
 		s.update(func(st *state) { st.setWorkloadSize(uid, size) })
 	}
@@ -155,18 +160,36 @@ func (s *Store) RemovePod(pod *v1.Pod) {
 	s.update(func(st *state) { st.removePod(uidOf(pod)) })
 }
 
-// AssumePod reserves a node, whose name must not be empty, for a pod: from now on the pod counts as placed there, until
-// [Store.ForgetPod], or until the API server shows the pod bound or gone. It may be called before AddPod, and again for
-// another node. If the pod's policy is Strict and the node's group holds all the pods that are meant for it, the error is a
-// [*QuotaError] and nothing changes; check and reservation are one step, so that of two pods only one gets the last place.
-func (s *Store) AssumePod(pod *v1.Pod, nodeName string) (err error) {
-	s.update(func(st *state) { err = st.assumePod(pod, nodeName) })
+// AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until the API
+// server shows the pod bound or gone. It may be called before AddPod, and again for another node. If the pod's policy is
+// Strict and the node's group holds all the pods that are meant for it, the error is a [*QuotaError] and nothing changes;
+// check and reservation are one step, so that of two pods only one gets the last place.
+//
+// The node is given as the scheduling cycle sees it. If the store does not know it, these labels decide where the pod may go
+// and where it counts, bound or not, until AddNode tells of the node's own. A node without a name is an error.
+func (s *Store) AssumePod(pod *v1.Pod, node *v1.Node) (err error) {
+	if err := validateNode(node); err != nil {
+		return fmt.Errorf("assuming pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	s.update(func(st *state) { err = st.assumePod(pod, node) })
 	return err
 }
 
 // ForceAssumePod is AssumePod without the check, for where a Strict policy is not enforced, or pods are taken to be gone.
-func (s *Store) ForceAssumePod(pod *v1.Pod, nodeName string) {
-	s.update(func(st *state) { st.reserve(pod, nodeName) })
+func (s *Store) ForceAssumePod(pod *v1.Pod, node *v1.Node) error {
+	if err := validateNode(node); err != nil {
+		return fmt.Errorf("assuming pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	s.update(func(st *state) { st.reserve(pod, node) })
+	return nil
+}
+
+// ConfirmPod moves a pod's reservation to the node that the pod is bound to, as the API server has said when it was asked,
+// and reports whether the pod has a reservation. It never makes one: if the pod's events have shown it as bound or gone
+// meanwhile, they tell all.
+func (s *Store) ConfirmPod(pod *v1.Pod, nodeName string) (reserved bool) {
+	s.update(func(st *state) { reserved = st.confirmPod(uidOf(pod), nodeName) })
+	return reserved
 }
 
 // IsAssumed reports whether a node is reserved for the pod, which has not been shown as bound since.

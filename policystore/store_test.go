@@ -106,13 +106,13 @@ func TestEventsTwice(t *testing.T) {
 		{"SetWorkloadSize", func(s *policystore.Store) { s.SetWorkloadSize("rs", 5) }},
 		{"SetPolicy", func(s *policystore.Store) { _ = s.SetPolicy(must(policystore.Strict, "40%")) }},
 		{"AddNode", func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }},
-		{"AssumePod of an unknown pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), "m1") }},
+		{"AssumePod of an unknown pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), newNode("m1", nil)) }},
 		{"AddPod", func(s *policystore.Store) { s.AddPod(pod()) }},
 		{"UpdatePod, bound", func(s *policystore.Store) { s.UpdatePod(pod(), pod(onNode("m1"))) }},
 		{"ForgetPod of a bound pod", func(s *policystore.Store) { s.ForgetPod(pod()) }},
-		{"AssumePod of a bound pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), "o1") }},
+		{"AssumePod of a bound pod", func(s *policystore.Store) { _ = s.AssumePod(pod(), newNode("o1", nil)) }},
 		{"AddPod of another", func(s *policystore.Store) { s.AddPod(next) }},
-		{"AssumePod", func(s *policystore.Store) { _ = s.AssumePod(next, "o1") }},
+		{"AssumePod", func(s *policystore.Store) { _ = s.AssumePod(next, newNode("o1", nil)) }},
 		{"ForgetPod", func(s *policystore.Store) { s.ForgetPod(next) }},
 		{"UpdateNode", func(s *policystore.Store) { s.UpdateNode(newNode("m1", nil)) }},
 		{"RemoveNode", func(s *policystore.Store) { s.RemoveNode(o1) }},
@@ -192,7 +192,7 @@ func TestReplacedPod(t *testing.T) {
 	w.requireSplit("0/0")
 
 	w.RemovePod(old) // comes late
-	require.NoError(t, w.AssumePod(replacement, "m1"))
+	require.NoError(t, w.AssumePod(replacement, newNode("m1", nil)))
 	w.requireSplit("1/0")
 }
 
@@ -224,8 +224,8 @@ func TestSubscribe(t *testing.T) {
 		{"it gets an unrelated label", func() { w.AddPod(pod(labelled("new", ""))) }, nothing},
 		{"its workload tells its size", func() { w.SetWorkloadSize("rs", 2) }, []string{"web"}},
 		{"another workload tells its size", func() { w.SetWorkloadSize("other", 2) }, nothing},
-		{"a place is reserved", func() { require.NoError(t, w.AssumePod(pod(), "m1")) }, []string{"web"}},
-		{"a second one is refused", func() { require.Error(t, w.AssumePod(newPod("second", controlledBy("rs")), "m1")) }, nothing},
+		{"a place is reserved", func() { require.NoError(t, w.AssumePod(pod(), newNode("m1", nil))) }, []string{"web"}},
+		{"a second one is refused", func() { require.Error(t, w.AssumePod(newPod("second", controlledBy("rs")), newNode("m1", nil))) }, nothing},
 		{"the place is given back", func() { w.ForgetPod(pod()) }, []string{"web"}},
 		{"a pod is bound", func() { w.AddPod(pod(onNode("m1"))) }, []string{"web"}},
 		{"a pod comes", func() { w.AddPod(canaryPod(onNode("m1"))) }, []string{"web"}},
@@ -263,10 +263,10 @@ func TestAssumePod(t *testing.T) {
 		w.create(1, onNode("o1"))
 		pod := w.pods[w.create(1)[0]]
 		for _, step := range []struct{ node, want string }{{"m1", "1/1"}, {"m2", "1/1"}, {"m1", "1/1"}} {
-			require.NoError(t, w.AssumePod(pod, step.node))
+			require.NoError(t, w.AssumePod(pod, newNode(step.node, nil)))
 			w.requireSplit(step.want)
 		}
-		require.Error(t, w.AssumePod(pod, "o1"))
+		require.Error(t, w.AssumePod(pod, newNode("o1", nil)))
 		w.requireSplit("1/1")
 	})
 
@@ -281,25 +281,24 @@ func TestAssumePod(t *testing.T) {
 			}
 			return n
 		}
-		require.NoError(t, w.AssumePod(pod, "m1"))
+		require.NoError(t, w.AssumePod(pod, newNode("m1", nil)))
 		assert.Equal(t, 1, qualifying())
 		w.AddPod(pod)
 		w.ForgetPod(pod)
 		assert.Equal(t, 1, qualifying(), "its event came")
 
 		w.RemovePod(pod)
-		require.NoError(t, w.AssumePod(pod, "m1"))
+		require.NoError(t, w.AssumePod(pod, newNode("m1", nil)))
 		w.ForgetPod(pod)
 		assert.Zero(t, qualifying(), "its event did not come")
 	})
 
-	t.Run("for a node that is not known yet", func(t *testing.T) {
+	t.Run("for no node", func(t *testing.T) {
 		w := newWorld(t, must(policystore.Strict, "100%"))
-		pod := w.create(1)[0]
-		require.NoError(t, w.AssumePod(w.pods[pod], "m1"))
-		w.requireSplit("0/0")
-		w.addNodes(10, spot, "m1")
-		w.requireSplit("1/0")
+		for _, node := range []*v1.Node{nil, {}, newNode("", spot)} {
+			assert.ErrorContains(t, w.AssumePod(newPod("pod"), node), "default/pod: the node has no name")
+			assert.ErrorContains(t, w.ForceAssumePod(newPod("pod"), node), "default/pod: the node has no name")
+		}
 	})
 }
 

@@ -1,26 +1,40 @@
 package policystore
 
 import (
+	"math"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// desiredReplicasAnnotation is set by the deployment controller on the ReplicaSets of a Deployment: the size of the
-// Deployment, also while a rollout has the ReplicaSet at fewer.
-const desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
+// desiredReplicas are the annotations in which the controllers of ReplicaSets keep the size of the whole, also while a
+// rollout has the ReplicaSet at fewer. On a ReplicaSet that none of them controls any more they say what once was.
+var desiredReplicas = map[schema.GroupKind]string{
+	{Group: "apps", Kind: "Deployment"}:     "deployment.kubernetes.io/desired-replicas",
+	{Group: "argoproj.io", Kind: "Rollout"}: "rollout.argoproj.io/desired-replicas",
+}
 
-// WorkloadSize returns how many pods a ReplicaSet, StatefulSet or ReplicationController wants, for [Store.SetWorkloadSize].
-// Only a ReplicaSet's annotations count. Nil replicas are the API server's default, 1.
-func WorkloadSize(annotations map[string]string, replicas *int32) int {
-	if desired, err := strconv.Atoi(annotations[desiredReplicasAnnotation]); err == nil {
-		return desired
+// WorkloadSize returns how many pods a ReplicaSet, StatefulSet or ReplicationController wants, for [Store.SetWorkloadSize]:
+// of a ReplicaSet that a Deployment or an Argo Rollout controls what its annotation says that this one wants, else the
+// given spec.replicas, of which nil is the API server's default, 1. It is 0 to [math.MaxInt32]; an annotation that is no such number
+// does not count, and known is false if replicas are none.
+func WorkloadSize(obj metav1.Object, replicas *int32) (size int, known bool) {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+		desired, err := strconv.Atoi(obj.GetAnnotations()[desiredReplicas[kind]])
+		if err == nil && isSize(desired) {
+			return desired, true
+		}
 	}
 	if replicas == nil {
-		return 1
+		return 1, true
 	}
-	return int(*replicas)
+	return int(*replicas), isSize(int(*replicas))
 }
+
+func isSize(n int) bool { return 0 <= n && n <= math.MaxInt32 }
 
 // workload is what controls pods. Its size is what it wants, or negative if that is not known.
 type workload struct {

@@ -123,7 +123,7 @@ func (w *world) schedule() (pending []string) {
 			pending = append(pending, name)
 			continue
 		}
-		require.NoError(w.t, w.AssumePod(pod, node))
+		require.NoError(w.t, w.AssumePod(pod, w.nodes[node]))
 		w.reserved[name] = node
 	}
 	return pending

@@ -182,14 +182,14 @@ func count(list []Workload, pod *v1.Pod) []Workload {
 // rule is what place needs of a policy.
 type rule struct {
 	policystore.PolicyInfo
-	open map[policystore.Group]string // a node of each group that is not cordoned
+	open map[policystore.Group]*v1.Node // a node of each group that is not cordoned
 }
 
 func newRule(info policystore.PolicyInfo, nodes []*v1.Node) rule {
-	r := rule{info, map[policystore.Group]string{}}
+	r := rule{info, map[policystore.Group]*v1.Node{}}
 	for _, node := range nodes {
 		if !node.Spec.Unschedulable {
-			r.open[info.GroupOf(node.Labels)] = node.Name
+			r.open[info.GroupOf(node.Labels)] = node
 		}
 	}
 	return r
@@ -204,7 +204,7 @@ func place(store *policystore.Store, pod *v1.Pod, d policystore.Decision, r rule
 		slices.Reverse(groups)
 	}
 	for _, group := range groups {
-		if r.open[group] == "" {
+		if r.open[group] == nil {
 			reason += fmt.Sprintf("; no uncordoned node in the %s group", group)
 		} else if err := store.AssumePod(pod, r.open[group]); err != nil {
 			reason += "; " + err.Error()

@@ -93,11 +93,10 @@ func (w *world) add(u *unstructured.Unstructured) (err error) {
 		if given {
 			replicas = new(int32(n))
 		}
-		var annotations map[string]string
-		if kind == "ReplicaSet.apps" {
-			annotations = u.GetAnnotations()
+		err = wrong
+		if size, known := policystore.WorkloadSize(u, replicas); known {
+			w.sizes[u.GetUID()] = size
 		}
-		w.sizes[u.GetUID()], err = policystore.WorkloadSize(annotations, replicas), wrong
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", u.GetKind(), keyOf(u), err)

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 

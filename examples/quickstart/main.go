@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 )
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )

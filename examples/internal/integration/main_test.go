@@ -4,8 +4,8 @@
 //
 // Two of them can be made to take longer, to find what is rare:
 //
-//	go test ./internal/integration -run TestSoak -soak 10m -timeout 20m
-//	go test ./internal/integration -run TestKilled -kills 20 -burst 500 -timeout 30m
+//	go test ./examples/internal/integration -run TestSoak -soak 10m -timeout 20m
+//	go test ./examples/internal/integration -run TestKilled -kills 20 -burst 500 -timeout 30m
 package integration
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )

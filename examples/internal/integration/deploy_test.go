@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 
@@ -56,7 +56,7 @@ func TestJ2TwoReplicas(t *testing.T) {
 	w := newWorldIn(t, c)
 	w.addNodes("m1 m2 o1 o2")
 	w.kubectl("label", "namespace", "kube-system", "pod-security.kubernetes.io/enforce=restricted")
-	w.kubectl("apply", "--kustomize", "../../examples/deploy")
+	w.kubectl("apply", "--kustomize", "../../deploy")
 	w.kubectl("rollout", "status", "--namespace=kube-system", "--timeout="+waitTimeout.String(), "deployment/"+deployed)
 
 	deployment, err := w.Client().AppsV1().Deployments("kube-system").Get(w.ctx, deployed, metav1.GetOptions{})
@@ -247,11 +247,11 @@ func TestDeployment(t *testing.T) {
 	assert.NotEmpty(t, container.Resources.Requests)
 	assert.Equal(t, "system-cluster-critical", pod.PriorityClassName)
 
-	dockerfile, err := os.ReadFile("../../Dockerfile")
+	dockerfile, err := os.ReadFile("../../../Dockerfile")
 	require.NoError(t, err)
 	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nUSER %d:%d\n", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup))
 	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nEXPOSE %d\n", container.Ports[0].ContainerPort))
-	module, err := os.ReadFile("../../go.mod")
+	module, err := os.ReadFile("../../../go.mod")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`FROM .*\bgolang:(\d+\.\d+) `).FindSubmatch(dockerfile)
 	require.NotNil(t, version, "the build stage's version of Go")

@@ -2,7 +2,7 @@
 // (k8s.io/kubernetes/test/integration/scheduler_perf): real etcd, API server and scheduler, the same workload for each variant of
 // the scheduler. One command runs all variants in turn, and ends with a table of how they compare:
 //
-//	go test ./internal/perf -run '^$' -bench Scheduling -benchtime 1x -timeout 3h \
+//	go test ./examples/internal/perf -run '^$' -bench Scheduling -benchtime 1x -timeout 3h \
 //		-perf.nodes 5000 -perf.pods 5000 -perf.repetitions 5
 //
 // Without the flags it runs each variant once at a size that says nothing about speed, and only makes sure that the pods were

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/placement-policy/scheduler-plugin/internal/controlplane"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/controlplane"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 

@@ -119,7 +119,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, usage, stdout)
 
 	t.Chdir("../..") // where users are
-	examples := regexp.MustCompile(`(?m)^  go run ./examples/whatif (-f .*)$`).FindAllStringSubmatch(usage, -1)
+	examples := regexp.MustCompile(`(?m)^  go run ./examples/kubectl-placement (-f .*)$`).FindAllStringSubmatch(usage, -1)
 	require.Len(t, examples, 3)
 	for _, example := range examples {
 		exit, _, stderr := call(strings.Fields(example[1]), "")

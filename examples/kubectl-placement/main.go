@@ -1,7 +1,7 @@
 // Command whatif tells, without a cluster, what placement policies do to pods and what a change of a policy would do. It
 // embeds package policystore, as the scheduler plugin does, so that both decide alike.
 //
-//	go run ./examples/whatif -f examples/policies/strict-must.yaml --nodes spot=3,od=5 --replicas 10
+//	go run ./examples/kubectl-placement -f examples/policies/strict-must.yaml --nodes spot=3,od=5 --replicas 10
 //
 // --help tells more.
 package main
@@ -25,17 +25,17 @@ Usage:
 
 Examples:
   # How are 10 pods divided, and where does each go?
-  go run ./examples/whatif -f examples/policies/strict-must.yaml --nodes spot=3,od=5 --replicas 10
+  go run ./examples/kubectl-placement -f examples/policies/strict-must.yaml --nodes spot=3,od=5 --replicas 10
 
   # And if there is no spot node?
-  go run ./examples/whatif -f examples/policies/strict-must.yaml --nodes spot=0,od=5
+  go run ./examples/kubectl-placement -f examples/policies/strict-must.yaml --nodes spot=0,od=5
 
   # 60% instead of 40%, side by side
-  go run ./examples/whatif -f examples/policies/strict-must.yaml --set policy.targetSize=60%
+  go run ./examples/kubectl-placement -f examples/policies/strict-must.yaml --set policy.targetSize=60%
 
   # A real cluster: where do its pending pods go, and 5 more of web, and what if the policy were Strict?
   kubectl get pods,nodes,placementpolicies,replicasets,statefulsets -A -o yaml >dump.yaml
-  go run ./examples/whatif --from dump.yaml --policy default/web-on-spot --replicas 5 --set enforcementMode=Strict
+  go run ./examples/kubectl-placement --from dump.yaml --policy default/web-on-spot --replicas 5 --set enforcementMode=Strict
 
 Flags:
   -f FILE        a manifest with PlacementPolicies ("-" is standard input). Other objects in it are ignored.
@@ -63,7 +63,7 @@ and preemption. So a pod may still wait for a place in the group that is shown.
 
 Exit code: 0 on target, 2 off target, 1 if the input is wrong. On target is: in the end (with --set, after the change), each
 cohort has as many pods in the target group as belong there, and none is pending, or on a node that is not in the file.
-"go run" itself exits with 1 instead of 2: for scripts, go build -o whatif ./examples/whatif
+"go run" itself exits with 1 instead of 2: for scripts, go build -o whatif ./examples/kubectl-placement
 `
 
 const (

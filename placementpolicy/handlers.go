@@ -41,7 +41,7 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		AddFunc:    s.store.AddNode,
 		UpdateFunc: func(_, node *v1.Node) { s.store.UpdateNode(node) },
 		DeleteFunc: func(node cache.DeletedObject[*v1.Node]) {
-			s.store.RemoveNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.GetName()}})
+			s.store.RemoveNode(node.GetName())
 		},
 	})
 	if err != nil {
@@ -75,9 +75,11 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		},
 		DeleteFunc: func(pod cache.DeletedObject[*v1.Pod]) {
 			if pod.OptionalObj != nil {
-				s.store.RemovePod(pod.OptionalObj)
+				s.store.RemovePod(pod.OptionalObj.UID)
 				s.confirmer.remove(pod.OptionalObj)
 				s.wakeup.remove(pod.OptionalObj.UID)
+			} else {
+				s.store.RemovePodNamed(types.NamespacedName(pod.GetObjectName()))
 			}
 		},
 	})

@@ -39,7 +39,7 @@ func changed(pods []*v1.Pod, edits ...func(*v1.Pod)) []*v1.Pod {
 func add(b *testing.B, c *scale.Cluster, pods []*v1.Pod) {
 	for _, pod := range pods {
 		c.Store.AddPod(pod)
-		b.Cleanup(func() { c.Store.RemovePod(pod) })
+		b.Cleanup(func() { c.Store.RemovePod(pod.UID) })
 	}
 }
 
@@ -100,7 +100,7 @@ func BenchmarkAddAndRemovePod(b *testing.B) {
 		pods := spread(c, c.PendingPod)
 		for i := 0; b.Loop(); i++ {
 			c.Store.AddPod(pods[i%len(pods)])
-			c.Store.RemovePod(pods[i%len(pods)])
+			c.Store.RemovePod(pods[i%len(pods)].UID)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func BenchmarkRelabelNode(b *testing.B) {
 		before := newNode("relabelled", c.Node(2).Labels)
 		after := newNode("relabelled", c.Node(0).Labels)
 		c.Store.AddNode(before)
-		b.Cleanup(func() { c.Store.RemoveNode(before) })
+		b.Cleanup(func() { c.Store.RemoveNode(before.Name) })
 		add(b, c, changed(spread(c, c.PendingPod)[:110], onNode("relabelled")))
 		for b.Loop() {
 			c.Store.UpdateNode(after)

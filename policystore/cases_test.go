@@ -72,7 +72,7 @@ func TestCases(t *testing.T) {
 		lastSeen := w.pods[pending]
 		w.update(onNode("m1"), pending)
 		w.requireSplit("5/6")
-		w.RemovePod(lastSeen)
+		w.RemovePod(lastSeen.UID)
 		w.requireSplit("4/6")
 	})
 
@@ -101,7 +101,7 @@ func TestCases(t *testing.T) {
 		pod := w.pods[name]
 		reserve := func() { require.NoError(t, w.AssumePod(pod, newNode("m1", nil))) }
 		unreserve := func() { w.ForgetPod(pod) }
-		remove := func() { w.RemovePod(pod) }
+		remove := func() { w.RemovePod(pod.UID) }
 		for _, order := range [][]func(){
 			{reserve, remove, unreserve},
 			{reserve, unreserve, remove},
@@ -377,7 +377,7 @@ func TestCases(t *testing.T) {
 						}
 					}
 					w.ForgetPod(pod)
-					w.RemovePod(pod)
+					w.RemovePod(pod.UID)
 					w.RemovePolicy(policy.NamespacedName)
 				}
 			})

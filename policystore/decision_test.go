@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 					// The answer must not depend on whether the pod's own event has arrived.
 					for _, arrived := range []bool{true, false} {
 						if !arrived {
-							w.RemovePod(pod)
+							w.RemovePod(pod.UID)
 						}
 						d, governed := w.Decide(pod)
 						require.True(t, governed)

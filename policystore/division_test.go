@@ -77,7 +77,7 @@ func TestNodesInStayBalancedWhenNodesChange(t *testing.T) {
 		step(i)
 	}
 	for i := range 1700 {
-		w.RemoveNode(w.nodes[name(i)])
+		w.RemoveNode(w.nodes[name(i)].Name)
 		in[target].Delete(name(i))
 		in[other].Delete(name(i))
 		step(i)

@@ -70,7 +70,7 @@ func (x *tandem) updateNode(n *v1.Node) {
 func (x *tandem) removeNode(n *v1.Node) {
 	x.log("RemoveNode %s", n.Name)
 	delete(x.oracle.nodes, n.Name)
-	x.store.RemoveNode(n)
+	x.store.RemoveNode(n.Name)
 }
 
 func (x *tandem) setSize(workload types.UID, size int) {
@@ -104,7 +104,7 @@ func (x *tandem) updatePod(old, pod *v1.Pod) {
 func (x *tandem) removePod(pod *v1.Pod) {
 	x.log("RemovePod %s", podInWords{pod})
 	x.oracle.remove(pod)
-	x.store.RemovePod(pod)
+	x.store.RemovePod(pod.UID)
 }
 
 // assume reserves if the store lets it, and returns what it says.

@@ -1,6 +1,8 @@
 package policystore
 
 import (
+	"hash/maphash"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +27,8 @@ type pod struct {
 	placed *node
 
 	labelSetIndex, nodeIndex int
+
+	nameHash uint64
 }
 
 // active reports whether the pod counts.
@@ -106,12 +110,36 @@ func (s *state) observePod(obj *v1.Pod) {
 // addPod makes the record of a pod that is not tracked yet.
 func (s *state) addPod(obj *v1.Pod) *pod {
 	f := factsOf(obj)
-	p := &pod{uid: uidOf(obj), ended: f.ended, gated: f.gated, priority: f.priority}
+	p := &pod{uid: uidOf(obj), nameHash: nameHash(obj.Name), ended: f.ended, gated: f.gated, priority: f.priority}
 	s.pods[p.uid] = p
 	s.setLabelSet(p, s.labelSetFor(obj))
 	s.setWorkload(p, f.workload)
 	s.setNominated(p, f.nominated)
 	return p
+}
+
+// nameSeed makes it impossible to choose names whose hashes are the same.
+var nameSeed = maphash.MakeSeed()
+
+// nameHash stands for a pod's name, which is seldom needed and would take as much memory as all else of a pod. That two
+// pods of a namespace share one is as unlikely as that they share a UID.
+func nameHash(name string) uint64 { return maphash.String(nameSeed, name) }
+
+// podsNamed returns the UIDs of the pods of that name that events have shown.
+func (s *state) podsNamed(key types.NamespacedName) (uids []types.UID) {
+	ns := s.namespaces[key.Namespace]
+	if ns == nil {
+		return nil
+	}
+	hash := nameHash(key.Name)
+	for _, l := range ns.labelSets {
+		for _, p := range l.pods {
+			if p.nameHash == hash && p.seen {
+				uids = append(uids, p.uid)
+			}
+		}
+	}
+	return uids
 }
 
 func (s *state) removePod(uid types.UID) {

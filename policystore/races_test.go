@@ -42,7 +42,7 @@ func TestRaces(t *testing.T) {
 	shows := func(name string, edits ...func(*v1.Pod)) event {
 		return event{"informer shows it " + name, func(w *world) { w.UpdatePod(nil, newPod("pod", edits...)) }}
 	}
-	deletes := event{"informer deletes it", func(w *world) { w.RemovePod(newPod("pod")) }}
+	deletes := event{"informer deletes it", func(w *world) { w.RemovePod("pod") }}
 	reserve := event{"Reserve", func(w *world) { require.NoError(w.t, w.AssumePod(newPod("pod"), newNode("m1", nil))) }}
 	unreserve := event{"Unreserve", func(w *world) { w.ForgetPod(newPod("pod")) }}
 	for _, race := range []struct {
@@ -74,7 +74,7 @@ func TestRaces(t *testing.T) {
 				}
 				require.Equalf(t, race.want, w.split(), "after %v", names)
 				if race.want != "0/0" {
-					w.RemovePod(newPod("pod"))
+					w.RemovePod("pod")
 				}
 			}
 		})
@@ -117,11 +117,11 @@ func TestRaces(t *testing.T) {
 			{"the label goes", func() { w.UpdateNode(newNode("m1", nil)) }, "0/10"},
 			{"the label comes", func() { w.UpdateNode(newNode("m1", spot)) }, "4/6"},
 			{"an unrelated label comes", func() { w.UpdateNode(newNode("m1", map[string]string{"pool": "spot", "zone": "a"})) }, "4/6"},
-			{"it is deleted", func() { w.RemoveNode(newNode("m1", nil)) }, "0/6"},
+			{"it is deleted", func() { w.RemoveNode("m1") }, "0/6"},
 			{"its pods are bound all the same", w.bind, "0/6"},
 			{"a pod on it is deleted", func() { w.remove(w.on("m1")[0]) }, "0/6"},
 			{"it comes back", func() { w.AddNode(newNode("m1", spot)) }, "3/6"},
-			{"it is deleted and comes back without the label", func() { w.RemoveNode(newNode("m1", spot)); w.AddNode(newNode("m1", nil)) }, "0/9"},
+			{"it is deleted and comes back without the label", func() { w.RemoveNode("m1"); w.AddNode(newNode("m1", nil)) }, "0/9"},
 		} {
 			step.do()
 			require.Equal(t, step.want, w.split(), step.event)

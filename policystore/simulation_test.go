@@ -36,7 +36,7 @@ func TestSimulationFollowsTheCohort(t *testing.T) {
 	for name, change := range map[string]func(*world, *v1.Pod){
 		"nothing":                   func(*world, *v1.Pod) {},
 		"the only pod is nominated": func(w *world, low *v1.Pod) { w.update(nominatedFor("m1"), low.Name) },
-		"the only pod is replaced":  func(w *world, low *v1.Pod) { w.RemovePod(low); w.AddPod(low) },
+		"the only pod is replaced":  func(w *world, low *v1.Pod) { w.RemovePod(low.UID); w.AddPod(low) },
 		"the policy is replaced":    func(w *world, _ *v1.Pod) { w.RemovePolicy(web); w.set(must(policystore.Strict, "1")) },
 	} {
 		w := newCluster(t, must(policystore.Strict, "1"))

@@ -115,9 +115,9 @@ func (s *Store) AddNode(node *v1.Node) {
 // UpdateNode follows a node's labels: the pods on it change group with them.
 func (s *Store) UpdateNode(node *v1.Node) { s.AddNode(node) }
 
-// RemoveNode forgets a node: the pods on it are in no group until it is added again.
-func (s *Store) RemoveNode(node *v1.Node) {
-	s.update(func(st *state) { st.removeNode(node.Name) })
+// RemoveNode forgets a node, by its name: the pods on it are in no group until it is added again.
+func (s *Store) RemoveNode(name string) {
+	s.update(func(st *state) { st.removeNode(name) })
 }
 
 // SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants: see
@@ -150,14 +150,25 @@ func (s *Store) AddPod(pod *v1.Pod) {
 // another pod of the same name, that one is removed. An update that shows no node does not undo a reservation.
 func (s *Store) UpdatePod(old, pod *v1.Pod) {
 	if old != nil && uidOf(old) != uidOf(pod) {
-		s.RemovePod(old)
+		s.RemovePod(uidOf(old))
 	}
 	s.AddPod(pod)
 }
 
-// RemovePod forgets a pod and, with it, a reservation that it may still have.
-func (s *Store) RemovePod(pod *v1.Pod) {
-	s.update(func(st *state) { st.removePod(uidOf(pod)) })
+// RemovePod forgets the pod with the UID and, with it, a reservation that it may still have.
+func (s *Store) RemovePod(uid types.UID) {
+	s.update(func(st *state) { st.removePod(uid) })
+}
+
+// RemovePodNamed forgets the pods of that name which events have shown, however many UIDs had it. It is for pods without
+// UID, and for a delete event that comes without its object and so without a UID (see cache.DeletedFinalStateUnknown).
+// It looks at all pods of the namespace.
+func (s *Store) RemovePodNamed(key types.NamespacedName) {
+	s.update(func(st *state) {
+		for _, uid := range st.podsNamed(key) {
+			st.removePod(uid)
+		}
+	})
 }
 
 // AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until the API

@@ -1,6 +1,7 @@
 package policystore_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -50,9 +51,9 @@ func TestOrderOfArrival(t *testing.T) {
 	objects := []struct{ add, remove func(*policystore.Store) }{
 		{func(s *policystore.Store) { _ = s.SetPolicy(must(policystore.Strict, "40%")) }, func(s *policystore.Store) { s.RemovePolicy(web) }},
 		{func(s *policystore.Store) { _ = s.SetPolicy(canary()) }, func(s *policystore.Store) { s.RemovePolicy(canary().NamespacedName) }},
-		{func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }, func(s *policystore.Store) { s.RemoveNode(m1); s.RemoveNode(o1) }},
-		{func(s *policystore.Store) { s.AddPod(managed); s.AddPod(pending) }, func(s *policystore.Store) { s.RemovePod(pending); s.RemovePod(managed) }},
-		{func(s *policystore.Store) { s.AddPod(both) }, func(s *policystore.Store) { s.RemovePod(both) }},
+		{func(s *policystore.Store) { s.AddNode(m1); s.AddNode(o1) }, func(s *policystore.Store) { s.RemoveNode(m1.Name); s.RemoveNode(o1.Name) }},
+		{func(s *policystore.Store) { s.AddPod(managed); s.AddPod(pending) }, func(s *policystore.Store) { s.RemovePod(pending.UID); s.RemovePod(managed.UID) }},
+		{func(s *policystore.Store) { s.AddPod(both) }, func(s *policystore.Store) { s.RemovePod(both.UID) }},
 		{func(s *policystore.Store) { s.SetWorkloadSize("rs", 5) }, func(s *policystore.Store) { s.RemoveWorkload("rs") }},
 	}
 
@@ -115,13 +116,13 @@ func TestEventsTwice(t *testing.T) {
 		{"AssumePod", func(s *policystore.Store) { _ = s.AssumePod(next, newNode("o1", nil)) }},
 		{"ForgetPod", func(s *policystore.Store) { s.ForgetPod(next) }},
 		{"UpdateNode", func(s *policystore.Store) { s.UpdateNode(newNode("m1", nil)) }},
-		{"RemoveNode", func(s *policystore.Store) { s.RemoveNode(o1) }},
+		{"RemoveNode", func(s *policystore.Store) { s.RemoveNode(o1.Name) }},
 		{"UpdatePod, relabelled", func(s *policystore.Store) { s.UpdatePod(nil, pod(onNode("m1"), labelled("app", "debug"))) }},
 		{"UpdatePod, finished", func(s *policystore.Store) { s.UpdatePod(nil, pod(onNode("m1"), finished)) }},
-		{"RemovePod", func(s *policystore.Store) { s.RemovePod(pod()); s.RemovePod(next) }},
+		{"RemovePod", func(s *policystore.Store) { s.RemovePod(pod().UID); s.RemovePod(next.UID) }},
 		{"RemoveWorkload", func(s *policystore.Store) { s.RemoveWorkload("rs") }},
 		{"RemovePolicy", func(s *policystore.Store) { s.RemovePolicy(web) }},
-		{"RemoveNode of the last", func(s *policystore.Store) { s.RemoveNode(m1) }},
+		{"RemoveNode of the last", func(s *policystore.Store) { s.RemoveNode(m1.Name) }},
 	} {
 		event.do(once)
 		event.do(twice)
@@ -191,9 +192,38 @@ func TestReplacedPod(t *testing.T) {
 	assert.Equal(t, []types.UID{"replacement"}, slices.Collect(info.Cohorts[0].QualifyingPods.All()))
 	w.requireSplit("0/0")
 
-	w.RemovePod(old) // comes late
+	w.RemovePod(old.UID) // comes late
 	require.NoError(t, w.AssumePod(replacement, newNode("m1", nil)))
 	w.requireSplit("1/0")
+}
+
+// A delete event may come without its object: then only the name is known. What other pods have it, or had it, must stay.
+func TestRemovePodNamed(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "40%"))
+	w.create(2, onNode("m1"))
+	name := w.create(1, labelled("more", "labels"), onNode("o1"))[0]
+	elsewhere := newPod(name, inNamespace("elsewhere"))
+	elsewhere.UID = "elsewhere"
+	w.pods["elsewhere"] = elsewhere
+	w.AddPod(elsewhere)
+	next := newPod(name)
+	next.UID = "next"
+	w.pods["next"] = next
+	require.NoError(t, w.AssumePod(next, newNode("o1", nil)), "a pod that is made again may be reserved before its event")
+	w.requireSplit("2/2")
+
+	w.RemovePodNamed(types.NamespacedName{Namespace: "default", Name: name})
+	w.requireSplit("2/1")
+	assert.True(t, w.IsAssumed(next))
+	w.RemovePodNamed(types.NamespacedName{Namespace: "default", Name: name})
+	w.RemovePodNamed(types.NamespacedName{Namespace: "nowhere", Name: name})
+	w.requireSplit("2/1")
+	w.ForgetPod(next)
+	assert.Empty(t, w.Compare(policystore.Cluster{
+		Policies: []policystore.Policy{must(policystore.Strict, "40%")},
+		Nodes:    slices.Collect(maps.Values(w.nodes)),
+		Pods:     []*v1.Pod{w.pods["web-001"], w.pods["web-002"], elsewhere},
+	}), "only the pod of that name and namespace went")
 }
 
 // Each operation tells of the policies whose spec or counts it has changed, each once; and of no others.
@@ -233,11 +263,11 @@ func TestSubscribe(t *testing.T) {
 		{"the policy is edited", func() { p := canary(); p.TargetSize = nil; w.set(p) }, []string{"canary"}},
 		{"an unrelated label of a node changes", func() { w.UpdateNode(newNode("m1", map[string]string{"pool": "spot", "new": ""})) }, nothing},
 		{"a node changes group with the pods of both", func() { w.UpdateNode(newNode("m1", nil)) }, []string{"canary", "web"}},
-		{"the node goes", func() { w.RemoveNode(newNode("m1", nil)) }, []string{"canary", "web"}},
+		{"the node goes", func() { w.RemoveNode("m1") }, []string{"canary", "web"}},
 		{"a pod is relabelled from one to the other", func() { w.AddPod(newPod("canary")) }, []string{"canary", "web"}},
 		{"a pod completes", func() { w.AddPod(newPod("canary", finished)) }, []string{"web"}},
-		{"it is deleted", func() { w.RemovePod(newPod("canary")) }, nothing},
-		{"a pod is deleted", func() { w.RemovePod(pod()) }, []string{"web"}},
+		{"it is deleted", func() { w.RemovePod("canary") }, nothing},
+		{"a pod is deleted", func() { w.RemovePod(pod().UID) }, []string{"web"}},
 		{"the workload that it had changes its size", func() { w.SetWorkloadSize("rs", 3) }, nothing},
 		{"a policy becomes unreadable", func() { w.RejectPolicy(web, assert.AnError) }, []string{"web"}},
 		{"policies go", func() { w.RemovePolicy(web); w.RemovePolicy(canary().NamespacedName) }, []string{"canary", "web"}},
@@ -249,8 +279,8 @@ func TestSubscribe(t *testing.T) {
 		require.Equal(t, step.want, told, step.event)
 	}
 
-	w.RemovePod(last)
-	w.RemovePod(newPod("api"))
+	w.RemovePod(last.UID)
+	w.RemovePod("api")
 	w.RemoveWorkload("rs")
 	w.RemoveWorkload("other")
 }
@@ -287,7 +317,7 @@ func TestAssumePod(t *testing.T) {
 		w.ForgetPod(pod)
 		assert.Equal(t, 1, qualifying(), "its event came")
 
-		w.RemovePod(pod)
+		w.RemovePod(pod.UID)
 		require.NoError(t, w.AssumePod(pod, newNode("m1", nil)))
 		w.ForgetPod(pod)
 		assert.Zero(t, qualifying(), "its event did not come")

@@ -47,7 +47,7 @@ func TestANodesOwnLabelsCountOnceItIsKnown(t *testing.T) {
 	require.NoError(t, w.AssumePod(w.pods[pods[2]], newNode("n1", nil)), "a cycle that is behind")
 	w.requireSplit("3/0")
 
-	w.RemoveNode(w.nodes["n1"])
+	w.RemoveNode("n1")
 	w.requireSplit("0/0")
 	require.NoError(t, w.AssumePod(w.pods[pods[3]], newNode("n1", spot)), "a cycle that is behind")
 	w.requireSplit("1/0")

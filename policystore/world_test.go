@@ -64,7 +64,7 @@ func newWorld(t *testing.T, policies ...policystore.Policy) *world {
 		}
 		w.remove(slices.Collect(maps.Keys(w.pods))...)
 		for _, node := range w.nodes {
-			w.RemoveNode(node)
+			w.RemoveNode(node.Name)
 		}
 		policystore.RequireEmpty(t, w.Store)
 	})
@@ -181,7 +181,7 @@ func (w *world) update(edit func(*v1.Pod), names ...string) {
 
 func (w *world) remove(names ...string) {
 	for _, name := range names {
-		w.RemovePod(w.pods[name])
+		w.RemovePod(w.pods[name].UID)
 		delete(w.pods, name)
 		delete(w.reserved, name)
 	}

@@ -156,7 +156,7 @@ func newOraclePolicy(p Policy) oraclePolicy {
 		p.Action = Must
 	}
 	if p.MatchLabelKeys == nil {
-		p.MatchLabelKeys = []string{"pod-template-hash"}
+		p.MatchLabelKeys = []string{"pod-template-hash", "rollouts-pod-template-hash"}
 	}
 	if p.TargetSize == nil {
 		p.TargetSize = new(intstr.FromString("100%"))

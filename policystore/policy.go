@@ -38,8 +38,11 @@ const (
 	MustNot Action = "MustNot"
 )
 
-// DefaultMatchLabelKeys makes each revision of a Deployment a cohort of its own.
-var DefaultMatchLabelKeys = []string{"pod-template-hash"}
+// DefaultMatchLabelKeys returns the keys that make each revision of a Deployment, or of an Argo Rollout, a cohort of its
+// own.
+func DefaultMatchLabelKeys() []string {
+	return []string{"pod-template-hash", "rollouts-pod-template-hash"}
+}
 
 // Policy asks for a share of the pods that it selects to be placed on one group of nodes.
 type Policy struct {
@@ -55,7 +58,7 @@ type Policy struct {
 	// NodeSelector splits the nodes into two groups. Required.
 	NodeSelector *metav1.LabelSelector
 	// MatchLabelKeys are the pod labels that divide the selected pods into cohorts, each of which is
-	// held to TargetSize by itself. Nil means DefaultMatchLabelKeys; empty counts all pods together.
+	// held to TargetSize by itself. Nil means [DefaultMatchLabelKeys]; empty counts all pods together.
 	MatchLabelKeys []string
 	// Action is Must or MustNot; empty means Must.
 	Action Action
@@ -111,7 +114,7 @@ func compile(p Policy) (*compiledPolicy, error) {
 	}
 
 	if p.MatchLabelKeys == nil {
-		c.MatchLabelKeys = DefaultMatchLabelKeys
+		c.MatchLabelKeys = DefaultMatchLabelKeys()
 	}
 	c.MatchLabelKeys = slices.Clone(c.MatchLabelKeys) // an empty one stays empty, not nil
 	slices.Sort(c.MatchLabelKeys)

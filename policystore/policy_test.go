@@ -89,7 +89,7 @@ func TestPolicyDefaults(t *testing.T) {
 		EnforcementMode: policystore.BestEffort,
 		PodSelector:     everything,
 		NodeSelector:    everything,
-		MatchLabelKeys:  []string{"pod-template-hash"},
+		MatchLabelKeys:  []string{"pod-template-hash", "rollouts-pod-template-hash"},
 		Action:          policystore.Must,
 		TargetSize:      new(intstr.FromString("100%")),
 	}, info.Policy)
@@ -148,6 +148,11 @@ func TestGoverningPolicy(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestDefaultMatchLabelKeysCannotBeChanged(t *testing.T) {
+	policystore.DefaultMatchLabelKeys()[0] = "zone"
+	assert.Equal(t, []string{"pod-template-hash", "rollouts-pod-template-hash"}, policystore.DefaultMatchLabelKeys())
 }
 
 func TestMatchLabelKeys(t *testing.T) {

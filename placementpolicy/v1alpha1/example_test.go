@@ -41,7 +41,7 @@ spec:
 	fmt.Println(info.Policy.EnforcementMode, info.Policy.Action, info.Policy.MatchLabelKeys)
 	fmt.Println("of 10 pods:", info.TargetOf(10))
 	// Output:
-	// BestEffort Must [pod-template-hash]
+	// BestEffort Must [pod-template-hash rollouts-pod-template-hash]
 	// of 10 pods: 4
 }
 

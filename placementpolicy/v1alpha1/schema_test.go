@@ -14,9 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-const defaults = `weight: 0, enforcementMode: BestEffort, matchLabelKeys: [pod-template-hash]`
+const defaults = `weight: 0, enforcementMode: BestEffort, matchLabelKeys: [pod-template-hash, rollouts-pod-template-hash]`
 
 func TestAccepted(t *testing.T) {
 	server := newAPIServer(t)
@@ -162,7 +163,7 @@ spec:
     targetSize: %s
 `, mode, action, size))
 				want := obj.DeepCopy()
-				require.NoError(t, unstructured.SetNestedStringSlice(want.Object, []string{"pod-template-hash"}, "spec", "matchLabelKeys"))
+				require.NoError(t, unstructured.SetNestedStringSlice(want.Object, policystore.DefaultMatchLabelKeys(), "spec", "matchLabelKeys"))
 				require.Empty(t, server.create(t, obj.Object))
 				assert.Equal(t, want, obj)
 			}

@@ -96,10 +96,10 @@ type PlacementPolicySpec struct {
 
 	// matchLabelKeys are keys of pod labels. The selected pods that agree on the values of all these labels are held to
 	// policy.targetSize by themselves, apart from the others; a label that a pod lacks is left out. By default
-	// [pod-template-hash]: each revision of a Deployment by itself, so that a rolling update ends on the ratio. []
-	// counts all selected pods together. At most 16 keys.
+	// [pod-template-hash, rollouts-pod-template-hash]: each revision of a Deployment or an Argo Rollout by itself, so
+	// that a rolling update ends on the ratio. [] counts all selected pods together. At most 16 keys.
 	// +optional
-	// +default=["pod-template-hash"]
+	// +default=["pod-template-hash","rollouts-pod-template-hash"]
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b == a))",message="write each label key once"

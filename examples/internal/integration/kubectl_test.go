@@ -118,7 +118,7 @@ func TestKubectlApply(t *testing.T) {
 			w.assertField("web", "policy.targetSize", "5")
 
 			apply(strict40, tt.changed)
-			w.assertField("web", "matchLabelKeys", `["pod-template-hash"]`) // what a manifest leaves out has its default again
+			w.assertField("web", "matchLabelKeys", `["pod-template-hash","rollouts-pod-template-hash"]`) // what a manifest leaves out has its default again
 			assert.Contains(t, w.kubectl("delete", "pp", "web"), `"web" deleted`)
 		})
 	}
@@ -247,7 +247,7 @@ func TestKubectlExplain(t *testing.T) {
 		".spec":                   {"podSelector	<Object>", "enforcementMode	<string>", "enum: BestEffort, Strict", "weight	<integer>"},
 		".spec.policy":            {"action	<string>", "enum: Must, MustNot", "targetSize	<"},
 		".spec.policy.targetSize": {"an integer of 0 or more, or a percentage from 0%"},
-		".spec.matchLabelKeys":    {"FIELD: matchLabelKeys <[]string>", "[pod-template-hash]"},
+		".spec.matchLabelKeys":    {"FIELD: matchLabelKeys <[]string>", "[pod-template-hash, rollouts-pod-template-hash]"},
 	} {
 		said := strings.Join(strings.Fields(w.kubectl("explain", "placementpolicy"+path)), " ")
 		for _, part := range want {

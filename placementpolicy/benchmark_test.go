@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	"github.com/placement-policy/scheduler-plugin/internal/scale"
 )
 

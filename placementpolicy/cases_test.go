@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // TestL1CycleCostsTheSameWithMorePods measures work, not time: what a cycle allocates is the same with 500 times the pods, and

@@ -10,7 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // Binding the pod web-0 to m1 has failed, as the scheduler saw it. After that the scheduler tries the pod again.
@@ -152,6 +153,7 @@ func TestAnAnswerDoesNotEndAReservationThatWasMadeAfterTheQuestion(t *testing.T)
 
 // Nothing is bound, and members that wait for each other must not wait for an answer.
 func TestTheTrialOfAPodGroupEndsAtOnce(t *testing.T) {
+	framework.NeedPodGroups(t)
 	w := newWorld(t)
 	w.setPolicy("web-on-spot", strict40)
 	pod := w.addPods(3)[0]

@@ -77,7 +77,7 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var result *fwk.PreFilterResult
-	if len(nodes) > alwaysSampled && !state.IsPodGroupSchedulingCycle() && pod.Status.NominatedNodeName == "" {
+	if len(nodes) > alwaysSampled && !inPodGroup(state) && pod.Status.NominatedNodeName == "" {
 		if keepTo := pl.narrowing.nodesFor(ctx, pod, decision, pl.handle.SnapshotSharedLister().NodeInfos()); keepTo != nil {
 			result = &fwk.PreFilterResult{NodeNames: keepTo}
 		}
@@ -89,8 +89,8 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	s := newPreFilterState(decision)
 	s.narrowed = result != nil
 	evicting := false
-	if state.IsPodGroupSchedulingCycle() {
-		s.taken, s.member = firstOfGroup(state.GetPodGroupSchedulingCycle(), decision), true
+	if inPodGroup(state) {
+		s.taken, s.member = firstOfGroup(podGroupOf(state), decision), true
 		var left policystore.Decision
 		left, evicting = pl.withoutEvicted(decision)
 		s.change(left)

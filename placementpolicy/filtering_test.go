@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 func TestPreFilterSkipsPodsThatNeedNoFilter(t *testing.T) {

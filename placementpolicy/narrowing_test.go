@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // resources of a node, or requests of a pod.
@@ -51,7 +51,7 @@ func (w *world) takeSnapshot() {
 	for _, node := range w.nodes.GetIndexer().List() {
 		nodes = append(nodes, node.(*v1.Node))
 	}
-	w.handle.snapshot = cache.NewSnapshot(pods, nodes)
+	w.handle.snapshot = framework.NewSnapshot(pods, nodes)
 }
 
 // narrow begins a scheduling cycle for the pod, and returns the nodes that it is kept to.
@@ -142,6 +142,7 @@ func tainted(effect v1.TaintEffect) func(*st.NodeWrapper) {
 }
 
 func TestPodGroupsAreNotNarrowed(t *testing.T) {
+	framework.NeedPodGroups(t)
 	w := newLargeWorld(t, bestEffort40)
 	state := framework.NewCycleState()
 	state.SetPodGroupSchedulingCycle(framework.NewCycleState())

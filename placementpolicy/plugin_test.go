@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 

@@ -13,6 +13,36 @@ import (
 
 const podGroupStateKey fwk.StateKey = "PodGroup" + Name
 
+// podGroupCycle is where the cycles of a pod group's members can leave data for each other.
+type podGroupCycle interface {
+	Read(key fwk.StateKey) (fwk.StateData, error)
+	Write(key fwk.StateKey, data fwk.StateData)
+}
+
+// inPodGroup reports whether the cycle is one of a member of a pod group.
+func inPodGroup(state fwk.CycleState) bool {
+	return cycleState{CycleState: state}.IsPodGroupSchedulingCycle()
+}
+
+// podGroupOf returns the cycle of the pod group, if the state is that of a member.
+func podGroupOf(state fwk.CycleState) podGroupCycle {
+	return cycleState{CycleState: state}.GetPodGroupSchedulingCycle()
+}
+
+// cycleState has the methods for pod groups with each release of Kubernetes: those of fwk.CycleState, which has them since
+// 1.36, hide those of noPodGroups, which are a level deeper.
+type cycleState struct {
+	fwk.CycleState
+	deeper
+}
+
+type deeper struct{ noPodGroups }
+
+type noPodGroups struct{}
+
+func (noPodGroups) IsPodGroupSchedulingCycle() bool           { return false }
+func (noPodGroups) GetPodGroupSchedulingCycle() podGroupCycle { return nil }
+
 // podGroupState is the decisions for the first pods of a pod group, one for each cohort. Those for the other pods count
 // the pods before, which are reserved only in a simulation.
 type podGroupState struct {
@@ -23,7 +53,7 @@ type podGroupState struct {
 func (s *podGroupState) Clone() fwk.StateData { return &podGroupState{first: maps.Clone(s.first)} }
 
 // firstOfGroup returns the decision that was taken for the first pod of the group that is in the same cohort.
-func firstOfGroup(group fwk.PodGroupCycleState, decision policystore.Decision) policystore.Decision {
+func firstOfGroup(group podGroupCycle, decision policystore.Decision) policystore.Decision {
 	data, _ := group.Read(podGroupStateKey)
 	s, ok := data.(*podGroupState)
 	if !ok {

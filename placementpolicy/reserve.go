@@ -22,7 +22,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	err = pl.store.AssumePod(pod, node.Node())
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
-		if isFiltered(state) && !state.IsPodGroupSchedulingCycle() {
+		if isFiltered(state) && !inPodGroup(state) {
 			counters[rejected].Inc()
 			activate(ctx, pl.handle, pod)
 			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
@@ -36,7 +36,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	counters[reserved].Inc()
 	pl.status.leads.Store(true)
-	if !state.IsPodGroupSchedulingCycle() { // else it may be a simulation
+	if !inPodGroup(state) { // else it may be a simulation
 		pl.wakeup.remove(pod.UID)
 	}
 	return nil
@@ -47,7 +47,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	switch {
 	case !pl.store.IsAssumed(pod):
-	case !state.IsPodGroupSchedulingCycle():
+	case !inPodGroup(state):
 		pl.confirmer.add(pod)
 	case pl.store.ForgetPod(pod): // nothing was bound
 		reservationsUndone.Inc()

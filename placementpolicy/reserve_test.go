@@ -10,7 +10,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // Two profiles may both see the last place of a group free.

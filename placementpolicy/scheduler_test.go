@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )

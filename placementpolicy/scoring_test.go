@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // score passes the pod through the score points alone.

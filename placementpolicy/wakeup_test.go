@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 const (
@@ -217,6 +217,7 @@ func TestAPodThatYieldsToANominatedPodIsWokenWhenThatOneIsPlaced(t *testing.T) {
 // The cycle of a pod group reserves a node for each member in turn. If one finds none, it undoes all: for those who wait,
 // nothing has changed then.
 func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
+	framework.NeedPodGroups(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.setPolicy("web-on-spot", strict40)
@@ -247,6 +248,7 @@ func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
 
 // Whether a group could evict pods is tried out with a PreFilter that finds them gone from the snapshot.
 func TestAPodGroupThatEvictsIsWokenByThat(t *testing.T) {
+	framework.NeedPodGroups(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.setPolicy("web-on-spot", `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: 1}}`)
@@ -254,7 +256,7 @@ func TestAPodGroupThatEvictsIsWokenByThat(t *testing.T) {
 		high := webPod("high").Priority(1).Obj()
 		w.pods.set(high)
 		attempt := func(inSnapshot ...*v1.Pod) *fwk.Status {
-			w.handle.snapshot = cache.NewSnapshot(inSnapshot, []*v1.Node{spotNode("m1")})
+			w.handle.snapshot = framework.NewSnapshot(inSnapshot, []*v1.Node{spotNode("m1")})
 			state := framework.NewCycleState()
 			state.SetPodGroupSchedulingCycle(framework.NewCycleState())
 			_, status := w.PreFilter(w.ctx, state, high, nil)

@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/yaml"
 
+	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
+	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )

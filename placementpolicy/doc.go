@@ -16,7 +16,9 @@
 //
 //	PreFilter  waits, before the first decision, until the store knows all that was there at the start; takes the decision;
 //	           keeps the pod, in a large cluster, to nodes of its preferred group while there is room
-//	Filter     keeps pods of Strict policies out of groups that have all their pods
+//	Filter     keeps pods of Strict policies out of groups that have all their pods, and pods of BestEffort policies off a
+//	           nominated node outside their preferred group until all nodes were tried
+//	PostFilter has a pod that found no room in its preferred group tried on all nodes
 //	PreScore   takes a decision of its own, so that the score points also work alone
 //	Score      prefers the nodes that keep the ratio of what is placed exact
 //	Reserve    counts the pod as placed, in one step with a last check

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -170,21 +171,24 @@ func TestFilterKeepsToTheDecisionOfItsCycle(t *testing.T) {
 	assert.Equal(t, fwk.Unschedulable, w.Reserve(w.ctx, state, pods[0], "m1").Code())
 }
 
-func TestFilterWithoutPreFilterDecidesByItself(t *testing.T) {
+func TestAProfileThatEnablesFilterWithoutPreFilterIsReported(t *testing.T) {
 	tests := []struct {
 		name, spec string
 		pod        *v1.Pod
-		want       fwk.Code
+		want       int
 	}{
-		{"no policy governs the pod", strict40, webPod("p").Label("app", "db").Obj(), fwk.Success},
-		{"BestEffort", bestEffort40, webPod("p").Obj(), fwk.Success},
-		{"the group is full", strict40, webPod("p").Obj(), fwk.UnschedulableAndUnresolvable},
+		{"no policy governs the pod", strict40, webPod("p").Label("app", "db").Obj(), 0},
+		{"BestEffort", bestEffort40, webPod("p").Obj(), 0},
+		{"Strict", strict40, webPod("p").Obj(), 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.setPolicy("web-on-spot", tt.spec)
-			assert.Equal(t, tt.want, w.Filter(w.ctx, framework.NewCycleState(), tt.pod, w.nodeInfo("m1")).Code())
+			for _, node := range []string{"m1", "m2"} {
+				assert.True(t, w.Filter(w.ctx, framework.NewCycleState(), tt.pod, w.nodeInfo(node)).IsSuccess())
+			}
+			assert.Len(t, w.handle.recorder.recorded(), tt.want)
 		})
 	}
 }
@@ -262,6 +266,53 @@ func TestSimulation(t *testing.T) {
 			assert.Equal(t, before, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Code(), "the state that was cloned has not changed")
 		})
 	}
+}
+
+// The scheduler adds a nominated pod only where it tries the pod's own node. The nomination may be unknown to the store yet.
+func TestNoPodIsEvictedWhereANominatedPodHasTakenTheLastPlace(t *testing.T) {
+	w := newWorld(t)
+	w.setPolicy("web-on-spot", strictTwo)
+	w.addPodsOn("m1", 1)
+	pods := w.addPods(2)
+	low := webPod("low").Label("app", "db").Priority(-1).Node("m2").Obj()
+	state, _ := w.preFilter(pods[1])
+	nominated := state.Clone()
+	require.True(t, w.AddPod(w.ctx, nominated, pods[1], podInfo(t, pods[0]), w.nodeInfo("m1")).IsSuccess())
+	require.False(t, w.Filter(w.ctx, nominated, pods[1], w.nodeInfo("m1")).IsSuccess())
+	require.True(t, w.Filter(w.ctx, state, pods[1], w.nodeInfo("m2")).IsSuccess())
+
+	dryRun := state.Clone()
+	require.True(t, w.RemovePod(w.ctx, dryRun, pods[1], podInfo(t, low), w.nodeInfo("m2")).IsSuccess())
+	assert.False(t, w.Filter(w.ctx, dryRun, pods[1], w.nodeInfo("m2")).IsSuccess())
+	spared := dryRun.Clone()
+	require.True(t, w.AddPod(w.ctx, spared, pods[1], podInfo(t, low), w.nodeInfo("m2")).IsSuccess())
+	assert.Len(t, stateOf(t, state).cycle.nominated, 1, "only nominated pods")
+}
+
+func stateOf(t testing.TB, state fwk.CycleState) *preFilterState {
+	s, err := readPreFilterState(state)
+	require.NoError(t, err)
+	return s
+}
+
+func TestDryRunsOfPreemptionLeaveTheLineAlone(t *testing.T) {
+	w := newWorld(t)
+	w.setPolicy("web-on-spot", strict40)
+	w.addPodsOn("m1", 1)
+	pod, low := w.addPods(1)[0], podInfo(t, webPod("low").Label("app", "db").Priority(-1).Node("m1").Obj())
+	begins := 0
+	w.wakeup.begins = func(types.NamespacedName) { begins++ }
+	state, _ := w.preFilter(pod)
+	for range 2 {
+		require.False(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).IsSuccess())
+	}
+	for range 10 {
+		dryRun := state.Clone()
+		require.True(t, w.RemovePod(w.ctx, dryRun, pod, low, w.nodeInfo("m1")).IsSuccess())
+		require.False(t, w.Filter(w.ctx, dryRun, pod, w.nodeInfo("m1")).IsSuccess())
+	}
+	assert.Equal(t, 1, begins)
+	assert.Contains(t, w.wakeup.policyOf, pod.UID)
 }
 
 func TestTheReasonFollowsTheSimulation(t *testing.T) {

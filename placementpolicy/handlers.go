@@ -38,8 +38,8 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 	}
 
 	err = handle(s, factory.Core().V1().Nodes().Informer(), cache.TypedResourceEventHandlerFuncs[*v1.Node]{
-		AddFunc:    s.store.AddNode,
-		UpdateFunc: func(_, node *v1.Node) { s.store.UpdateNode(node) },
+		AddFunc:    s.setNode,
+		UpdateFunc: func(_, node *v1.Node) { s.setNode(node) },
 		DeleteFunc: func(node cache.DeletedObject[*v1.Node]) {
 			s.store.RemoveNode(node.GetName())
 		},
@@ -76,6 +76,7 @@ func (s *shared) addHandlers(ctx context.Context, factory informers.SharedInform
 		DeleteFunc: func(pod cache.DeletedObject[*v1.Pod]) {
 			if pod.OptionalObj != nil {
 				s.store.RemovePod(pod.OptionalObj.UID)
+				s.narrowing.nodeChanged(pod.OptionalObj.Spec.NodeName)
 				s.confirmer.remove(pod.OptionalObj)
 				s.wakeup.remove(pod.OptionalObj.UID)
 			} else {
@@ -133,6 +134,11 @@ func statefulSetReplicas(ss *appsv1.StatefulSet) *int32 { return ss.Spec.Replica
 
 func replicationControllerReplicas(rc *v1.ReplicationController) *int32 { return rc.Spec.Replicas }
 
+func (s *shared) setNode(node *v1.Node) {
+	s.store.AddNode(node)
+	s.narrowing.nodeChanged(node.Name)
+}
+
 func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) {
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	p, err := v1alpha1.FromUnstructured(obj)
@@ -147,9 +153,11 @@ func (s *shared) setPolicy(ctx context.Context, obj *unstructured.Unstructured) 
 		s.store.RejectPolicy(key, err)
 		klog.FromContext(ctx).Error(err, "Ignoring invalid placement policy until it is mended", "placementPolicy", klog.KObj(obj))
 	}
+	s.narrowing.policyChanged(key)
 }
 
 func (s *shared) removePolicy(key types.NamespacedName) {
 	s.store.RemovePolicy(key)
+	s.narrowing.policyChanged(key)
 	s.report.forget(key)
 }

@@ -2,188 +2,224 @@ package placementpolicy
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
-	resourcehelpers "k8s.io/component-helpers/resource"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 const (
-	// alwaysSampled is how many nodes the scheduler looks at in any case (minFeasibleNodesToFind of k8s.io/kubernetes/pkg/scheduler).
+	// alwaysSampled is how many nodes the scheduler looks at in any case (minFeasibleNodesToFind of
+	// k8s.io/kubernetes/pkg/scheduler).
 	alwaysSampled = 100
-	// narrowingTries is in how many sets of nodes a cheap look is had for room.
-	narrowingTries = 2
-	// narrowingTimeout is how long a pod that was narrowed may take to Reserve. After that it has failed.
-	narrowingTimeout = time.Second
-	// narrowingPause is for how long the pods of a cohort are not narrowed after one of them has failed.
-	narrowingPause = time.Minute
+	// maxPenalty bounds for how many pods in a row a workload's pods are not narrowed.
+	maxPenalty = 1024
+	// maxFindings bounds the memory for what was found.
+	maxFindings = 10000
+	// queueDelay bounds how much later than the API server says that it was created a pod is queued, clocks that differ
+	// included.
+	queueDelay = time.Minute
 )
 
-// narrowing keeps pods to nodes of their preferred group while one of these seems to have room. In a cluster of more than 100 nodes
-// the scheduler stops looking when it has found some that fit, and there may be none of a small group among them. Then no
-// score brings the pod to that group.
+// narrowing says to which nodes a pod is to be kept: to those of its preferred group, while one of these seems to have
+// room. Whether it has is for the scheduler's filters to say.
 //
-// Whether a node has room is for the scheduler's filters to say. If they find none on all the nodes that a pod was kept to, it is
-// activated, and tried on all nodes.
+// It remembers what it found for pods that are alike, so that it looks through a full group once, and after that only at
+// the nodes that have changed. What it remembers may be wrong for a while; then the pod is scored only, or tried twice.
 type narrowing struct {
-	store     *policystore.Store
-	activator fwk.PodActivator
+	store *policystore.Store
 
-	mu     sync.Mutex                         // guards the two below
-	tried  narrowedPod                        // the last pod that was narrowed, until it comes to Reserve
-	paused map[policystore.CohortID]time.Time // the cohorts whose pods are not narrowed, and until when
+	mu       sync.Mutex // guards all below; it is taken before the store's lock
+	findings map[alike]*finding
+	changes  nodeChanges
+	// policiesChanged is when a policy of the namespace was set or removed last.
+	policiesChanged map[string]time.Time
+	// misled is the pod that was narrowed last, if the filters let it onto none of the nodes.
+	misled *v1.Pod
 }
 
-type narrowedPod struct {
-	*v1.Pod
-	cohort policystore.CohortID
-	since  time.Time
+// alike identifies pods that the same nodes have room for: those of one cohort and one workload.
+type alike struct {
+	cohort   policystore.CohortID
+	workload types.UID // the pod's own, if nothing controls it
+	group    policystore.Group
 }
 
-func newNarrowing(store *policystore.Store, activator fwk.PodActivator) *narrowing {
-	return &narrowing{store: store, activator: activator, paused: map[policystore.CohortID]time.Time{}}
+// finding is what was found for pods that are alike.
+type finding struct {
+	policy types.NamespacedName
+	// room is a node that had room; empty if there was none.
+	room string
+	// full: no other node had room, apart from those that have changed since the seen-th change.
+	full bool
+	seen int
+	// skip is how many more pods are not narrowed, after the filters refused all nodes; penalty is how many it was then.
+	skip, penalty int
 }
 
-// run gives pods that failed another attempt, until ctx is done.
-func (n *narrowing) run(ctx context.Context) { wait.UntilWithContext(ctx, n.retry, narrowingTimeout) }
+func newNarrowing(store *policystore.Store) *narrowing {
+	return &narrowing{store: store, findings: map[alike]*finding{}, policiesChanged: map[string]time.Time{}}
+}
 
 // nodesFor returns the nodes to keep the pod to; nil if it may go to all. The set must not be changed.
 func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policystore.Decision, snapshot fwk.NodeInfoLister) sets.Set[string] {
-	// Cycles come one after another: a pod that has not come to Reserve by now has failed.
-	if failed := n.failed(0); failed != nil && failed.UID != pod.UID {
-		n.activate(ctx, failed)
+	group := n.store.NodesIn(decision, decision.Preferred)
+	if len(group) == 0 {
+		return nil
 	}
 	n.mu.Lock()
-	paused := time.Now().Before(n.paused[decision.CohortID()])
-	n.mu.Unlock()
-	if paused {
+	defer n.mu.Unlock()
+	f := n.findingLocked(pod, decision)
+	if f.skip > 0 {
+		f.skip--
 		return nil
 	}
-	candidates := n.store.NodesIn(decision, decision.Preferred)
-	if len(candidates) == 0 {
-		return nil
+	look := newCheapLook(ctx, pod, snapshot)
+	if f.room != "" && look.findsRoom(f.room) {
+		if nodes := setWith(group, f.room); nodes != nil {
+			return nodes
+		}
 	}
-	look := newCheapLook(ctx, pod)
-	first := rand.IntN(len(candidates))
-	for i := range min(len(candidates), narrowingTries) {
-		nodes := candidates[(first+i)%len(candidates)]
-		if look.findsRoom(nodes, snapshot) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.tried = narrowedPod{pod, decision.CohortID(), time.Now()}
+	f.room = ""
+	if !f.full || !n.changes.remembers(f.seen) {
+		return f.lookThrough(group, look, n.changes.count)
+	}
+	for i := n.changes.from(f.seen); i < n.changes.count; i++ {
+		name := n.changes.node(i)
+		if !look.findsRoom(name) {
+			continue
+		}
+		if nodes := setWith(group, name); nodes != nil {
+			f.room, f.seen = name, i+1
+			return nodes
+		}
+	}
+	f.seen = n.changes.count
+	return nil
+}
+
+// lookThrough looks for room on all nodes of the group, as they are after the changes up to now.
+func (f *finding) lookThrough(group []sets.Set[string], look *cheapLook, now int) sets.Set[string] {
+	first := rand.IntN(len(group)) // so that not all pods are kept to the same ones
+	for i := range group {
+		nodes := group[(first+i)%len(group)]
+		for name := range nodes {
+			if look.findsRoom(name) {
+				f.room, f.full = name, false
+				return nodes
+			}
+		}
+	}
+	f.full, f.seen = true, now
+	return nil
+}
+
+func (n *narrowing) findingLocked(pod *v1.Pod, decision policystore.Decision) *finding {
+	key := alike{cohort: decision.CohortID(), workload: pod.UID, group: decision.Preferred}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		key.workload = owner.UID
+	}
+	f := n.findings[key]
+	if f == nil {
+		if len(n.findings) >= maxFindings {
+			clear(n.findings)
+		}
+		f = &finding{policy: decision.Policy}
+		n.findings[key] = f
+	}
+	return f
+}
+
+// setWith returns the set that has the node; nil if none has.
+func setWith(group []sets.Set[string], node string) sets.Set[string] {
+	for _, nodes := range group {
+		if nodes.Has(node) {
 			return nodes
 		}
 	}
 	return nil
 }
 
-// failed returns the pod that was narrowed so long ago and found no node among those that it was kept to, if there is one.
-func (n *narrowing) failed(after time.Duration) *v1.Pod {
+// failed notes that the filters let the pod onto none of the nodes that it was kept to. Pods like it would fare no better:
+// ever more of them are tried on all nodes before the next one is narrowed.
+func (n *narrowing) failed(pod *v1.Pod, decision policystore.Decision) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := n.tried
-	if p.Pod == nil || time.Since(p.since) < after {
-		return nil
-	}
-	n.tried = narrowedPod{}
-	n.paused[p.cohort] = time.Now().Add(narrowingPause)
-	return p.Pod
+	f := n.findingLocked(pod, decision)
+	f.penalty = min(max(1, 2*f.penalty), maxPenalty)
+	f.skip = f.penalty
+	n.misled = pod
 }
 
-// reserved notes that a node was found for the pod.
-func (n *narrowing) reserved(pod *v1.Pod) {
+// succeeded notes that the pod found a node among those that it was kept to.
+func (n *narrowing) succeeded(pod *v1.Pod, decision policystore.Decision) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.tried.Pod != nil && n.tried.UID == pod.UID {
-		n.tried = narrowedPod{}
-	}
+	n.findingLocked(pod, decision).penalty = 0
 }
 
-// retry activates a pod that has failed, and after which no cycle came.
-func (n *narrowing) retry(ctx context.Context) {
-	if failed := n.failed(narrowingTimeout); failed != nil {
-		n.activate(ctx, failed)
-	}
+// takeMisled returns the pod that has failed last, once.
+func (n *narrowing) takeMisled() *v1.Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.paused, func(_ policystore.CohortID, until time.Time) bool { return time.Now().After(until) })
+	pod := n.misled
+	n.misled = nil
+	return pod
 }
 
-func (n *narrowing) activate(ctx context.Context, pod *v1.Pod) {
-	klog.FromContext(ctx).V(4).Info("Activating a pod that found no node among those that its placement policy prefers", "pod", klog.KObj(pod))
-	activate(ctx, n.activator, pod)
+// nodeChanged notes that room may have come on the node, which need not be in the scheduler's snapshot yet.
+func (n *narrowing) nodeChanged(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changes.add(name)
 }
 
-// cheapLook is what most often keeps a pod from a node.
-type cheapLook struct {
-	logger   klog.Logger
-	pod      *v1.Pod
-	requests v1.ResourceList
-	affinity nodeaffinity.RequiredNodeAffinity
-}
-
-func newCheapLook(ctx context.Context, pod *v1.Pod) cheapLook {
-	return cheapLook{
-		logger:   klog.FromContext(ctx),
-		pod:      pod,
-		requests: resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}),
-		affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
-	}
-}
-
-// findsRoom reports whether one of the nodes seems to have room.
-func (l cheapLook) findsRoom(nodes sets.Set[string], snapshot fwk.NodeInfoLister) bool {
-	for name := range nodes {
-		if node, err := snapshot.Get(name); err == nil && l.fits(node) { // else the node is not there yet, or gone
-			return true
+// policyChanged notes that the policy was set or removed, after the store knows.
+func (n *narrowing) policyChanged(policy types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.policiesChanged[policy.Namespace] = time.Now()
+	for key, f := range n.findings {
+		if f.policy == policy {
+			delete(n.findings, key) // the group may have other nodes now
 		}
 	}
-	return false
 }
 
-func (l cheapLook) fits(info fwk.NodeInfo) bool {
-	node := info.Node()
-	if node.Spec.Unschedulable || len(info.GetPods()) >= info.GetAllocatable().GetAllowedPodNumber() {
-		return false
-	}
-	for name, quantity := range l.requests {
-		if !hasFree(info, name, quantity) {
-			return false
-		}
-	}
-	if matches, err := l.affinity.Match(node); err != nil || !matches {
-		return false
-	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(l.logger, node.Spec.Taints, l.pod.Spec.Tolerations, keepsPodsAway, true)
-	return !untolerated
+// mayBeSigned reports whether the pod may have been queued, and signed, before the policies of its namespace were as they are.
+func (n *narrowing) mayBeSigned(pod *v1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changed, ok := n.policiesChanged[pod.Namespace]
+	return ok && !pod.CreationTimestamp.IsZero() && pod.CreationTimestamp.Time.Before(changed.Add(queueDelay))
 }
 
-func hasFree(info fwk.NodeInfo, name v1.ResourceName, wanted resource.Quantity) bool {
-	all, used := info.GetAllocatable(), info.GetRequested()
-	switch name {
-	case v1.ResourceCPU:
-		return wanted.MilliValue() <= all.GetMilliCPU()-used.GetMilliCPU()
-	case v1.ResourceMemory:
-		return wanted.Value() <= all.GetMemory()-used.GetMemory()
-	case v1.ResourceEphemeralStorage:
-		return wanted.Value() <= all.GetEphemeralStorage()-used.GetEphemeralStorage()
-	default:
-		return wanted.Value() <= all.GetScalarResources()[name]-used.GetScalarResources()[name]
-	}
+// nodeChanges are the names of the nodes that have changed last, in order.
+type nodeChanges struct {
+	names [512]string
+	count int // of all changes
 }
 
-func keepsPodsAway(taint *v1.Taint) bool {
-	return taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
+// notSeen is how many changes before one that was looked at are looked at again: the scheduler's snapshot may have been
+// behind.
+const notSeen = 16
+
+func (c *nodeChanges) add(name string) {
+	c.names[c.count%len(c.names)] = name
+	c.count++
 }
+
+func (c *nodeChanges) node(i int) string { return c.names[i%len(c.names)] }
+
+// from returns the first change to look at, if those before the given one were seen.
+func (c *nodeChanges) from(seen int) int { return max(0, seen-notSeen) }
+
+// remembers reports whether all changes from there on are known.
+func (c *nodeChanges) remembers(seen int) bool { return c.count-c.from(seen) <= len(c.names) }

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -111,7 +112,10 @@ func TestPodsAreKeptToThePreferredGroupWhileItHasRoom(t *testing.T) {
 				w.nodes.remove(onDemandNode(fmt.Sprint("o", i)))
 			}
 		}},
-		{name: "it is nominated for a node", pod: webPod("p").NominatedNodeName("o1")},
+		{name: "it is nominated for a node of the group", pod: webPod("p").NominatedNodeName("m1")},
+		{name: "it is nominated for a node of the other group", pod: webPod("p").NominatedNodeName("o1"), want: sets.New("m1", "m2", "o1")},
+		{name: "it is nominated for a node that is gone", pod: webPod("p").NominatedNodeName("o0")},
+		{name: "Strict, and it is nominated", policy: `{enforcementMode: Strict, ` + selectors + `}`, pod: webPod("p").NominatedNodeName("o1")},
 		{name: "it has waited for a node", pod: webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonUnschedulable), want: m},
 	}
 	for _, tt := range tests {
@@ -154,7 +158,84 @@ func TestNodesOfThePreferredGroupNeedNoScore(t *testing.T) {
 	state, pod := framework.NewCycleState(), w.addPods(1)[0]
 	require.NotNil(t, w.narrow(state, pod))
 	assert.True(t, w.Filter(w.ctx, state, pod, w.nodeInfo("o1")).IsSuccess())
+	assert.False(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).IsSuccess(), "the scheduler may try it all the same")
 	assert.True(t, w.PreScore(w.ctx, state, pod, nil).IsSkip())
+}
+
+// The scheduler tries a nominated node alone, before it scores any.
+func TestANominatedNodeOutsideThePreferredGroupIsRefusedOnce(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy string
+		node   string
+		small  bool
+		full   bool // there is no room in the preferred group
+		want   fwk.Code
+	}{
+		{name: "few nodes", policy: bestEffort40, node: "m1", small: true, want: fwk.Unschedulable},
+		{name: "many nodes", policy: bestEffort40, node: "m1", want: fwk.Unschedulable},
+		{name: "in the preferred group", policy: bestEffort40, node: "o1"},
+		{name: "the preferred group is full, as it is after an eviction elsewhere", policy: bestEffort40, node: "m1", full: true},
+		{name: "Strict", policy: strict80, node: "m1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newLargeWorld(t, tt.policy)
+			pod := w.addPods(2)[0] // prefers the other group
+			pod.Status.NominatedNodeName = tt.node
+			for i := range 150 {
+				switch {
+				case tt.small && i > 0:
+					w.nodes.remove(onDemandNode(fmt.Sprint("o", i+1)))
+				case tt.full:
+					w.nodes.set(st.MakeNode().Name(fmt.Sprint("o", i+1)).Label("spot", "false").Unschedulable(true).Obj())
+				}
+			}
+			w.takeSnapshot()
+			state := framework.NewCycleState()
+			w.narrow(state, pod)
+			if w.skips(state) {
+				assert.Equal(t, fwk.Success, tt.want)
+				return
+			}
+			filter := func(state fwk.CycleState, node string) fwk.Code {
+				return w.Filter(w.ctx, state, pod, w.nodeInfo(node)).Code()
+			}
+			assert.Equal(t, tt.want, filter(state.Clone(), tt.node), "alone, perhaps with other nominated pods")
+			for _, node := range []string{"o1", tt.node} {
+				assert.Equal(t, fwk.Success, filter(state, node), "with all others")
+			}
+			assert.False(t, w.PreScore(w.ctx, state, pod, nil).IsSkip(), "nodes of both groups are scored")
+		})
+	}
+}
+
+// skips reports whether PreFilter had nothing to note for the cycle.
+func (w *world) skips(state fwk.CycleState) bool {
+	_, err := state.Read(preFilterStateKey)
+	return err != nil
+}
+
+// A pod that was signed before a policy governed it may be given a node by an earlier pod's scores.
+func TestAPodThatIsOlderThanAPolicyIsKeptToThePreferredGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		node := st.MakeNode().Name("o1").Label("spot", "false").Capacity(resources("4")).Obj()
+		w.nodes.set(node)
+		old := webPod("old").CreationTimestamp(metav1.Now()).Obj()
+		w.pods.set(old)
+		time.Sleep(time.Hour)
+		w.setPolicy("web-on-spot", bestEffort40)
+		w.takeSnapshot()
+		time.Sleep(time.Hour)
+		recent := webPod("recent").CreationTimestamp(metav1.Now()).Obj()
+		w.pods.set(recent)
+		assert.Equal(t, sets.New("o1", "o2"), w.narrow(framework.NewCycleState(), old))
+		assert.Nil(t, w.narrow(framework.NewCycleState(), recent))
+
+		w.setPolicy("web-on-spot", strict40)
+		assert.NotNil(t, w.narrow(framework.NewCycleState(), recent), "the policy was edited")
+	})
 }
 
 // Otherwise a pod might evict others on the nodes that it is kept to, while there is room on the rest.
@@ -176,65 +257,161 @@ func TestNoPodIsEvictedForOneThatIsNarrowed(t *testing.T) {
 }
 
 // narrowed reports whether a pod that finds a node would be kept to some.
-func (w *world) narrowed(pod *v1.Pod) bool {
-	names := w.narrow(framework.NewCycleState(), pod)
-	w.narrowing.reserved(pod)
-	return names != nil
+func (w *world) narrowed(pod *v1.Pod) bool { return w.narrow(framework.NewCycleState(), pod) != nil }
+
+// fail passes a pod through a cycle in which the filters let it onto none of the nodes that it is kept to.
+func (w *world) fail(pod *v1.Pod) *fwk.Status {
+	state := framework.NewCycleState()
+	require.NotNil(w.t, w.narrow(state, pod))
+	result, status := w.PostFilter(w.ctx, state, pod, nil)
+	assert.Nil(w.t, result)
+	assert.Equal(w.t, fwk.Unschedulable, status.Code())
+	return status
 }
 
 func TestAPodThatFindsNoRoomWhereItWasKeptToIsTriedOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newLargeWorld(t, bestEffort40)
-		pods := w.addPods(3)
-		require.NotNil(t, w.narrow(framework.NewCycleState(), pods[0]))
-		assert.Equal(t, map[string]int{pods[0].Name: 1}, w.activatedWithin(2*narrowingTimeout))
-
-		assert.False(t, w.narrowed(pods[0]))
-		assert.False(t, w.narrowed(pods[1]), "another pod of the cohort, whose chances are as bad")
-		assert.True(t, w.narrowed(webPod("next").Label("pod-template-hash", "next").Obj()), "a pod of another cohort")
-
-		time.Sleep(narrowingPause)
-		assert.True(t, w.narrowed(pods[1]))
-		assert.Empty(t, w.activatedWithin(2*narrowingTimeout))
-		assert.Nil(t, w.narrowing.tried.Pod)
-		assert.Empty(t, w.narrowing.paused)
-	})
+	w := newLargeWorld(t, bestEffort40)
+	pods := w.addPods(3)
+	status := w.fail(pods[0])
+	assert.Equal(t, "placement policy default/web-on-spot: other group open (0 of 2 pods; 3 qualify), "+
+		"but none of 150 nodes there has room for the pod: all nodes are tried next", status.Message())
+	assert.Equal(t, map[string]int{pods[0].Name: 1}, w.handle.activated(), "while it is on its way back to the queue")
+	assert.False(t, w.narrowed(pods[0]))
+	assert.Empty(t, w.handle.activated())
 }
 
-// Cycles come one after another, so a pod that has not come to Reserve by the next one has failed.
-func TestOfManyPodsOneFindsOutThatThereIsNoRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newLargeWorld(t, bestEffort40)
-		pods := w.addPods(10)
-		require.NotNil(t, w.narrow(framework.NewCycleState(), pods[0]))
-		for _, pod := range pods[1:] {
-			assert.False(t, w.narrowed(pod))
+func TestAPodThatWasKeptToNodesInVainIsTriedAgainInTheNextCycle(t *testing.T) {
+	w := newLargeWorld(t, bestEffort40)
+	pods := w.addPods(2)
+	w.fail(pods[0])
+	w.handle.activated()
+	w.narrowed(pods[1])
+	assert.Equal(t, map[string]int{pods[0].Name: 1}, w.handle.activated(), "it need not wait for its back-off")
+	w.narrowed(pods[1])
+	assert.Empty(t, w.handle.activated())
+}
+
+func TestAfterEachFailureInARowMorePodsOfTheWorkloadAreTriedOnAllNodes(t *testing.T) {
+	w := newLargeWorld(t, bestEffort40)
+	pod := w.addPods(1)[0]
+	skipped := func() (n int) {
+		for !w.narrowed(pod) {
+			n++
 		}
-		assert.Equal(t, map[string]int{pods[0].Name: 1}, w.handle.activated(), "at once")
-	})
+		return n
+	}
+	for _, want := range []int{1, 2, 4, 8} {
+		w.fail(pod)
+		assert.True(t, w.narrowed(webPod("next").Label("pod-template-hash", "next").Obj()), "a pod of another cohort")
+		assert.Equal(t, want, skipped())
+	}
+	state := framework.NewCycleState()
+	require.NotNil(t, w.narrow(state, pod))
+	require.True(t, w.Reserve(w.ctx, state, pod, "o1").IsSuccess())
+	w.fail(pod)
+	assert.Equal(t, 1, skipped(), "a pod has found a node meanwhile")
 }
 
-func TestAPodThatIsTriedAgainBeforeItIsActivatedIsTriedOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newLargeWorld(t, bestEffort40)
-		pod := w.addPods(1)[0]
-		require.NotNil(t, w.narrow(framework.NewCycleState(), pod))
-		assert.Nil(t, w.narrow(framework.NewCycleState(), pod))
-		assert.Empty(t, w.activatedWithin(2*narrowingTimeout))
-	})
-}
-
-func TestAReservedPodHasNotFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newLargeWorld(t, bestEffort40)
-		pods := w.addPods(2)
+func TestPodsThatWereNotKeptToNodesAreLeftToOtherPlugins(t *testing.T) {
+	w := newLargeWorld(t, strict40)
+	for _, pod := range []*v1.Pod{
+		webPod("full").Req(map[v1.ResourceName]string{v1.ResourceCPU: "40"}).Obj(),
+		webPod("ungoverned").Label("app", "db").Obj(),
+	} {
 		state := framework.NewCycleState()
-		require.NotNil(t, w.narrow(state, pods[0]))
-		require.True(t, w.Reserve(w.ctx, state, pods[0], "o1").IsSuccess())
-		assert.Empty(t, w.activatedWithin(2*narrowingTimeout))
-		assert.NotNil(t, w.narrow(framework.NewCycleState(), pods[1]))
-	})
+		require.Nil(t, w.narrow(state, pod))
+		_, status := w.PostFilter(w.ctx, state, pod, nil)
+		assert.Equal(t, fwk.Unschedulable, status.Code())
+		assert.Empty(t, status.Message())
+		assert.Empty(t, w.handle.activated())
+	}
 }
+
+// One of 4,000 nodes of the group has room, or none has.
+func TestTheOnlyRoomInALargeGroupIsFound(t *testing.T) {
+	const prefersM = `{enforcementMode: BestEffort, ` + selectors + `, policy: {targetSize: 100%}}`
+	full := func(name string) *v1.Node {
+		return st.MakeNode().Name(name).Label("spot", "true").Capacity(resources("500m")).Obj()
+	}
+	free := func(name string) *v1.Node {
+		return st.MakeNode().Name(name).Label("spot", "true").Capacity(resources("4")).Obj()
+	}
+	tests := []struct {
+		name   string
+		change func(*world)
+		want   bool
+	}{
+		{"nothing changes", func(*world) {}, false},
+		{"a node comes", func(w *world) { w.nodes.set(free("new")) }, true},
+		{"a node grows", func(w *world) { w.nodes.set(free("t1234")) }, true},
+		{"a node of the other group comes", func(w *world) { w.nodes.set(onDemandNode("new")) }, false},
+		{"a pod goes", func(w *world) { w.pods.remove(w.get("on-free")) }, true},
+		{"more nodes change than are remembered", func(w *world) {
+			w.nodes.set(free("t1234"))
+			for i := range 1000 {
+				w.nodes.set(full(fmt.Sprint("t", 2000+i)))
+			}
+			w.takeSnapshot()
+		}, true},
+		{"the policy's groups change", func(w *world) {
+			w.setPolicy("web-on-spot", `{podSelector: {matchLabels: {app: web}}, nodeSelector: {matchLabels: {spot: "false"}}}`)
+		}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setPolicy("web-on-spot", prefersM)
+			for i := range 4000 {
+				w.nodes.set(full(fmt.Sprint("t", i)))
+			}
+			for i := range 100 {
+				w.nodes.set(st.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj())
+			}
+			w.nodes.set(free("free"))
+			w.pods.set(webPod("on-free").Node("free").Req(map[v1.ResourceName]string{v1.ResourceCPU: "4"}).Obj())
+			w.takeSnapshot()
+			pod := ownedBy(webPod("p"), "rs").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+			require.False(t, w.narrowed(pod))
+
+			tt.change(w)
+			w.narrowed(pod) // the scheduler's snapshot may be behind
+			w.takeSnapshot()
+			for i := range 20 {
+				sibling := pod.DeepCopy()
+				sibling.Name, sibling.UID = fmt.Sprint("p", i), types.UID(fmt.Sprint("p", i))
+				assert.Equal(t, tt.want, w.narrowed(sibling))
+			}
+		})
+	}
+}
+
+func TestWhatWasFoundIsRememberedForAsManyWorkloadsAsAreAllowed(t *testing.T) {
+	w := newLargeWorld(t, bestEffort40)
+	for i := range maxFindings + 1 {
+		w.narrowed(webPod("p").UID(fmt.Sprint(i)).Obj())
+	}
+	assert.Len(t, w.narrowing.findings, 1)
+}
+
+func TestProfilesThatScoreAllNodesNeedNoNarrowing(t *testing.T) {
+	for percentage, want := range map[int32]bool{0: false, 50: false, 100: true} {
+		handle := profileHandle{percentage: &percentage}
+		assert.Equal(t, want, newPlugin(nil, handle).scoresAllNodes, "%d %%", percentage)
+	}
+	assert.False(t, newPlugin(nil, profileHandle{}).scoresAllNodes, "the profile does not say")
+
+	w := newLargeWorld(t, bestEffort40)
+	w.scoresAllNodes = true
+	assert.False(t, w.narrowed(w.addPods(1)[0]))
+}
+
+// profileHandle is what a framework's handle says of its profile.
+type profileHandle struct {
+	fwk.Handle
+	percentage *int32
+}
+
+func (h profileHandle) PercentageOfNodesToScore() *int32 { return h.percentage }
 
 // 20 of 500 nodes are in the target group, and the scheduler looks at 230.
 func TestL2SmallGroupInALargeCluster(t *testing.T) {

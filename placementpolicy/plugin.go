@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -19,11 +20,14 @@ const Name = "placementpolicy"
 type Plugin struct {
 	*shared
 	handle fwk.Handle
+	// scoresAllNodes: the profile's percentageOfNodesToScore is 100.
+	scoresAllNodes bool
 }
 
 var (
 	_ fwk.PreFilterPlugin   = &Plugin{}
 	_ fwk.FilterPlugin      = &Plugin{}
+	_ fwk.PostFilterPlugin  = &Plugin{}
 	_ fwk.PreScorePlugin    = &Plugin{}
 	_ fwk.ScorePlugin       = &Plugin{}
 	_ fwk.ReservePlugin     = &Plugin{}
@@ -52,8 +56,16 @@ func NewWithStore(store *policystore.Store) func(context.Context, runtime.Object
 		if err != nil {
 			return nil, fmt.Errorf("creating plugin %s: %w", Name, err)
 		}
-		return &Plugin{shared: s, handle: handle}, nil
+		return newPlugin(s, handle), nil
 	}
+}
+
+func newPlugin(s *shared, handle fwk.Handle) *Plugin {
+	// The framework does not hand this out, but its handle has it, where the profile says it. What the scheduler's
+	// configuration says for all profiles stays unknown.
+	profile, ok := handle.(interface{ PercentageOfNodesToScore() *int32 })
+	all := ok && ptr.Deref(profile.PercentageOfNodesToScore(), 0) >= 100
+	return &Plugin{shared: s, handle: handle, scoresAllNodes: all}
 }
 
 // Name implements fwk.Plugin.

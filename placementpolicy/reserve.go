@@ -14,7 +14,9 @@ import (
 // Reserve counts the pod as placed, before it is bound. It rejects the pod if another one, perhaps of another profile,
 // has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
 func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	pl.narrowing.reserved(pod)
+	if s, err := readPreFilterState(state); err == nil && s.keptTo != nil {
+		pl.narrowing.succeeded(pod, s.taken)
+	}
 	pl.confirmer.remove(pod)
 	node, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
@@ -44,7 +46,8 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 
 // Unreserve ends the reservation, once it is certain that the pod was not bound all the same. A pod that the API server has shown as
 // bound stays counted.
-func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+	pl.narrowing.nodeChanged(nodeName)
 	switch {
 	case !pl.store.IsAssumed(pod):
 	case !inPodGroup(state):

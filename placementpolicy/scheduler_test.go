@@ -71,7 +71,7 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 				s, err := startShared(ctx, handle, client, c.client.CoreV1(), policystore.New())
-				return &Plugin{shared: s, handle: handle}, err
+				return newPlugin(s, handle), err
 			},
 		}),
 	)

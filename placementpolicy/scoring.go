@@ -23,7 +23,7 @@ func (s *preScoreState) Clone() fwk.StateData { return s }
 // PreScore takes the decision that nodes are scored by. It needs nothing from PreFilter: a profile may enable the score
 // points alone, which makes a Strict policy weaker, but not void.
 func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if s, err := readPreFilterState(state); err == nil && s.narrowed {
+	if s, err := readPreFilterState(state); err == nil && s.keptTo != nil && s.elsewhere == "" {
 		return fwk.NewStatus(fwk.Skip) // all nodes are of the preferred group
 	}
 	if err := pl.waitForSync(ctx); err != nil {
@@ -33,11 +33,18 @@ func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if !governed {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if decision.EnforcementMode() == policystore.Strict && !isFiltered(state) {
-		pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
+	if !isFiltered(state) {
+		pl.reportNotFiltered(ctx, decision)
 	}
 	state.Write(preScoreStateKey, &preScoreState{decision: decision})
 	return nil
+}
+
+// reportNotFiltered says, once for each policy, that the profile enables Filter without PreFilter, or neither.
+func (pl *Plugin) reportNotFiltered(ctx context.Context, decision policystore.Decision) {
+	if decision.EnforcementMode() == policystore.Strict {
+		pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
+	}
 }
 
 // Score gives the full score to the nodes of the preferred group, and none to the others.

@@ -116,7 +116,6 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 		return nil, err
 	}
 	go s.wakeup.run(ctx)
-	go s.narrowing.run(ctx)
 	go s.confirmer.run(ctx)
 	go s.status.run(ctx)
 	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
@@ -132,7 +131,7 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	s := &shared{
 		store:     store,
 		wakeup:    newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
-		narrowing: newNarrowing(store, handle),
+		narrowing: newNarrowing(store),
 		confirmer: newConfirmer(store, factory.Core().V1().Pods().Lister(), handle, getPod),
 		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
 	}

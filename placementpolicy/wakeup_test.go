@@ -271,17 +271,6 @@ func TestAPodGroupThatEvictsIsWokenByThat(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsOnlyFilteredIsWoken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.setPolicy("web-on-spot", strict40)
-		pod := w.addPods(1)[0]
-		require.False(t, w.Filter(w.ctx, framework.NewCycleState(), pod, w.nodeInfo("m1")).IsSuccess())
-		w.addPods(4)
-		assert.Equal(t, map[string]int{pod.Name: 1}, w.activated())
-	})
-}
-
 // The scheduler may try a pod before its first event has reached the plugin. Nothing then ties the pod to the policy
 // that governs it meanwhile.
 func TestAPodThatIsTriedBeforeItsFirstEventIsWoken(t *testing.T) {

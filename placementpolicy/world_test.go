@@ -118,9 +118,8 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 	w.handle.snapshot = liveSnapshot{nodes: w.nodes}
 	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus, w.getPod)
 	require.NoError(t, err)
-	w.Plugin = &Plugin{shared: s, handle: w.handle}
+	w.Plugin = newPlugin(s, w.handle)
 	go s.wakeup.run(w.ctx)
-	go s.narrowing.run(w.ctx)
 	go s.confirmer.run(w.ctx)
 	go s.status.run(w.ctx)
 

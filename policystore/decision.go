@@ -136,16 +136,14 @@ func (d Decision) CohortID() CohortID { return CohortID{d.Policy, d.labels} }
 // OnlyGroup returns the group in which a Strict policy of 0% or 100% wants all pods, however many there are; ok is false
 // for any other policy.
 func (d Decision) OnlyGroup() (g Group, ok bool) {
-	switch c := d.spec; {
-	case d.EnforcementMode() != Strict:
-		return NoGroup, false
-	case c.size == 0:
-		return Other, true
-	case c.percent && c.size == 100:
-		return Target, true
-	default:
+	if d.EnforcementMode() != Strict {
 		return NoGroup, false
 	}
+	index, ok := d.spec.plan.only()
+	if !ok {
+		return NoGroup, false
+	}
+	return Group(index + 1), true
 }
 
 // Quota returns how many of the cohort's Size pods are meant for the group.

@@ -34,9 +34,9 @@ type turn [MaxGroups]uint8
 func newPlan(groups []groupSize) plan { return plan{groups: groups, turns: newTurns(groups)} }
 
 // newTurns shares out as many slots as the shares add up to, after which it goes on in the same way. It goes by the
-// earliest deadline. If slots could be divided at will, the j-th one of a group would begin when (j-1)*sum/share of them
-// are shared out, and be complete when j*sum/share are. The first is when it is released, the second when it is due:
-// each slot belongs to the group whose next one is released and due first, of equals to the first group.
+// earliest deadline. If slots could be divided at will, the j-th one of a group would begin when (j-1)*sum/share of
+// them are shared out, and be complete when j*sum/share are. The first is when it is released, the second when it is
+// due: each slot belongs to the group whose next one is released and due first, of equals to the first group.
 func newTurns(groups []groupSize) []turn {
 	sum := 0
 	for _, g := range groups {

@@ -3,13 +3,9 @@ package policystore
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,7 +40,9 @@ func DefaultMatchLabelKeys() []string {
 	return []string{"pod-template-hash", "rollouts-pod-template-hash"}
 }
 
-// Policy asks for a share of the pods that it selects to be placed on one group of nodes.
+// Policy says on which groups of nodes the pods that it selects are to be placed. It has Groups or, in place of them,
+// NodeSelector with Action and TargetSize, which stand for two groups: "target", with TargetSize for its share or base,
+// and "other", which takes the rest.
 type Policy struct {
 	// NamespacedName is the policy's identity. It governs pods of its own namespace only.
 	types.NamespacedName
@@ -55,12 +53,16 @@ type Policy struct {
 	EnforcementMode EnforcementMode
 	// PodSelector selects the pods. Required; an empty selector selects every pod of the namespace.
 	PodSelector *metav1.LabelSelector
-	// NodeSelector splits the nodes into two groups. Required.
-	NodeSelector *metav1.LabelSelector
 	// MatchLabelKeys are the pod labels that divide the selected pods into cohorts, each of which is
-	// held to TargetSize by itself. Nil means [DefaultMatchLabelKeys]; empty counts all pods together.
+	// held to the policy by itself. Nil means [DefaultMatchLabelKeys]; empty counts all pods together.
 	MatchLabelKeys []string
-	// Action is Must or MustNot; empty means Must.
+
+	// Groups are 1 to MaxGroups groups, in order. Nil means the two groups of the fields below.
+	Groups []NodeGroup
+
+	// NodeSelector divides the nodes into those that it matches and all others. Required without Groups.
+	NodeSelector *metav1.LabelSelector
+	// Action says which of the two are the target group: Must or MustNot; empty means Must.
 	Action Action
 	// TargetSize is how many pods of a cohort belong in the target group: a number of at least 0, or
 	// a percentage from "0%" to "100%", rounded down. Nil means 100%.
@@ -77,11 +79,19 @@ func (p Policy) Validate() error {
 // compiledPolicy is a valid policy with its defaults applied. It is immutable.
 type compiledPolicy struct {
 	Policy
-	podSelector, nodeSelector labelselector.Selector
-	// size is a percentage of the cohort or a number of pods.
-	size    int
-	percent bool
+	podSelector labelselector.Selector
+	nodeGroups
+
+	nodeSelector labelselector.Selector
 }
+
+func (c *compiledPolicy) target(n int) int { return c.plan.counts(n)[0] }
+
+func (c *compiledPolicy) hasNodeSelector(text string) bool {
+	return c != nil && c.nodeSelector.String() == text
+}
+
+var defaultTargetSize = intstr.FromString("100%")
 
 func compile(p Policy) (*compiledPolicy, error) {
 	c := &compiledPolicy{Policy: p}
@@ -95,22 +105,22 @@ func compile(p Policy) (*compiledPolicy, error) {
 		c.EnforcementMode = BestEffort
 	case Strict, BestEffort:
 	default:
-		errs = append(errs, field.NotSupported(field.NewPath("enforcementMode"), p.EnforcementMode, []EnforcementMode{BestEffort, Strict}))
+		modes := []EnforcementMode{BestEffort, Strict}
+		errs = append(errs, field.NotSupported(field.NewPath("enforcementMode"), p.EnforcementMode, modes))
 	}
-	switch p.Action {
-	case "":
-		c.Action = Must
-	case Must, MustNot:
-	default:
-		errs = append(errs, field.NotSupported(field.NewPath("policy", "action"), p.Action, []Action{Must, MustNot}))
-	}
-
 	var err *field.Error
 	if c.podSelector, err = compileSelector(field.NewPath("podSelector"), p.PodSelector); err != nil {
 		errs = append(errs, err)
 	}
-	if c.nodeSelector, err = compileSelector(field.NewPath("nodeSelector"), p.NodeSelector); err != nil {
-		errs = append(errs, err)
+	var groupErrs field.ErrorList
+	c.nodeGroups, groupErrs = compileGroups(&p)
+	errs = append(errs, groupErrs...)
+	if p.Groups == nil {
+		if len(errs) == 0 {
+			c.nodeSelector = c.claims[0].selector
+		}
+		c.Action = cmp.Or(p.Action, Must)
+		c.TargetSize = new(*cmp.Or(p.TargetSize, &defaultTargetSize))
 	}
 
 	if p.MatchLabelKeys == nil {
@@ -123,13 +133,6 @@ func compile(p Policy) (*compiledPolicy, error) {
 		for _, msg := range validation.IsQualifiedName(key) {
 			errs = append(errs, field.Invalid(field.NewPath("matchLabelKeys").Index(i), key, "must be a label key: "+msg))
 		}
-	}
-
-	if p.TargetSize == nil {
-		c.TargetSize = new(intstr.FromString("100%"))
-	}
-	if c.size, c.percent, err = parseTargetSize(*c.TargetSize); err != nil {
-		errs = append(errs, err)
 	}
 
 	if len(errs) > 0 {
@@ -149,41 +152,6 @@ func compileSelector(path *field.Path, s *metav1.LabelSelector) (labelselector.S
 	return compiled, nil
 }
 
-// percentPattern is what the schema of a PlacementPolicy allows too.
-var percentPattern = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
-
-func parseTargetSize(t intstr.IntOrString) (size int, percent bool, _ *field.Error) {
-	path := field.NewPath("policy", "targetSize")
-	const want = "must be an integer of 0 or more, or a percentage from 0% to 100%, such as 40%"
-	if t.Type == intstr.Int {
-		if t.IntVal < 0 {
-			return 0, false, field.Invalid(path, t.IntVal, want)
-		}
-		return int(t.IntVal), false, nil
-	}
-	if !percentPattern.MatchString(t.StrVal) {
-		return 0, false, field.Invalid(path, t.StrVal, want)
-	}
-	size, _ = strconv.Atoi(strings.TrimSuffix(t.StrVal, "%"))
-	return size, true, nil
-}
-
-// target is T(n): how many of n pods belong in the target group, 0 <= T(n) <= n.
-func (c *compiledPolicy) target(n int) int {
-	if c.percent {
-		return n/100*c.size + n%100*c.size/100 // n*c.size may overflow
-	}
-	return min(c.size, n)
-}
-
-// groupOf returns the group that a node with these labels is in.
-func (c *compiledPolicy) groupOf(nodeLabels labels.Labels) Group {
-	if c.nodeSelector.Matches(nodeLabels) == (c.Action == Must) {
-		return Target
-	}
-	return Other
-}
-
 // sameGrouping reports whether both policies select the same pods with the same rank, and divide pods and nodes in the
 // same way: then only the numbers differ.
 func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
@@ -195,17 +163,12 @@ func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
 
 // sameDivision reports whether both policies, each of which may be nil, divide the nodes in the same way.
 func (c *compiledPolicy) sameDivision(o *compiledPolicy) bool {
-	return c == o || c != nil && o != nil && c.Action == o.Action && c.nodeSelector.String() == o.nodeSelector.String()
-}
-
-// hasNodeSelector reports whether the policy, which may be nil, has the node selector of the given text.
-func (c *compiledPolicy) hasNodeSelector(text string) bool {
-	return c != nil && c.nodeSelector.String() == text
+	return c == o || c != nil && o != nil && c.sameNodes(&o.nodeGroups)
 }
 
 // equal reports whether both policies mean the same.
 func (c *compiledPolicy) equal(o *compiledPolicy) bool {
-	return c.sameGrouping(o) && c.size == o.size && c.percent == o.percent
+	return c.sameGrouping(o) && c.nodeGroups.equal(&o.nodeGroups)
 }
 
 // compareRank orders policies by which of them governs a pod that both select: the governing one first.

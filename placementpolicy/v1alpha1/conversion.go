@@ -56,6 +56,12 @@ func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {
 		Action:          policystore.Action(p.Spec.Policy.Action),
 		TargetSize:      p.Spec.Policy.TargetSize,
 	}
+	if p.Spec.Groups != nil {
+		policy.Groups = make([]policystore.NodeGroup, len(p.Spec.Groups)) // not nil, even if there are none
+		for i, g := range p.Spec.Groups {
+			policy.Groups[i] = policystore.NodeGroup(g)
+		}
+	}
 	err := policy.Validate()
 	if err == nil {
 		return policy, nil

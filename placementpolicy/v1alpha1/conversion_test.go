@@ -47,6 +47,24 @@ func TestToPolicy(t *testing.T) {
 			want: policystore.Policy{NamespacedName: key, PodSelector: everything, NodeSelector: everything, MatchLabelKeys: []string{}, TargetSize: size("3")},
 		},
 		{
+			name: "groups",
+			spec: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, base: 1, share: 30%, max: 2}, {name: b}], policy: {action: Must, targetSize: 100%}}`,
+			want: policystore.Policy{
+				NamespacedName: key, PodSelector: everything, Action: policystore.Must, TargetSize: size("100%"),
+				Groups: []policystore.NodeGroup{{Name: "a", NodeSelector: everything, Base: 1, Share: "30%", Max: new(int32(2))}, {Name: "b"}},
+			},
+		},
+		{
+			name: "groups that are wrong",
+			spec: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 30%}, {name: b, share: 70%}]}`,
+			err:  `spec.groups[1].share: Forbidden: the last group takes the rest: leave it out`,
+		},
+		{
+			name: "no groups",
+			spec: `{podSelector: {}, groups: []}`,
+			err:  `spec.groups: Invalid value: must be 1 to 8 groups, not 0`,
+		},
+		{
 			name: "K1 no podSelector",
 			spec: `{nodeSelector: {}}`,
 			err:  `invalid placement policy default/web-on-spot: spec.podSelector: Required value: write {} to select everything`,
@@ -100,6 +118,9 @@ func TestFromUnstructuredRefusesWrongTypes(t *testing.T) {
 		`{policy: {targetSize: 0.4}}`,
 		`{policy: {targetSize: 2147483648}}`,
 		`{policy: {targetSize: [4]}}`,
+		`{groups: {name: a}}`,
+		`{groups: [{name: a, share: 30}]}`,
+		`{groups: [{name: a, base: 2147483648}]}`,
 	} {
 		_, err := v1alpha1.FromUnstructured(policyObject(t, spec))
 		assert.ErrorContains(t, err, "decoding placement policy default/web-on-spot: ", spec)
@@ -133,6 +154,7 @@ func FuzzConversion(f *testing.F) {
 			"nodeSelector": {"matchExpressions": [{"key": "spot", "operator": "In", "values": ["true"]}]},
 			"matchLabelKeys": ["a"], "policy": {"action": "MustNot", "targetSize": "40%"}}}`,
 		`{"spec": {"podSelector": {}, "nodeSelector": {}, "policy": {"targetSize": 4}}}`,
+		`{"spec": {"podSelector": {}, "groups": [{"name": "a", "nodeSelector": {}, "base": 1, "share": "30%", "max": 2}, {"name": "b"}]}}`,
 		`{"spec": {"podSelector": {}, "nodeSelector": {}, "policy": {"targetSize": -1e300}}}`,
 	} {
 		f.Add([]byte(seed))

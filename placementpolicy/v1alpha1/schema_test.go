@@ -29,7 +29,7 @@ func TestAccepted(t *testing.T) {
 		{
 			name: "K1 policy left out",
 			spec: `{podSelector: {}, nodeSelector: {}}`,
-			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
+			want: `{podSelector: {}, nodeSelector: {}, ` + defaults + `}`,
 		},
 		{
 			name: "policy empty",
@@ -38,8 +38,8 @@ func TestAccepted(t *testing.T) {
 		},
 		{
 			name: "null is the same as left out",
-			spec: `{weight: null, enforcementMode: null, podSelector: {matchLabels: null}, nodeSelector: {}, matchLabelKeys: null, policy: null}`,
-			want: `{podSelector: {}, nodeSelector: {}, policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
+			spec: `{weight: null, enforcementMode: null, podSelector: {matchLabels: null}, nodeSelector: {}, matchLabelKeys: null, policy: null, groups: null}`,
+			want: `{podSelector: {}, nodeSelector: {}, ` + defaults + `}`,
 		},
 		{
 			name: "every field",
@@ -70,6 +70,30 @@ func TestAccepted(t *testing.T) {
 			spec: `{weight: 1, enforcementMode: Strict, podSelector: {matchExpressions: [{key: app, operator: In, values: [web]}]},
 				nodeSelector: {matchExpressions: [{key: spot, operator: Exists}, {key: old, operator: DoesNotExist, values: []}, {key: zone, operator: NotIn, values: [a, b]}]},
 				matchLabelKeys: [], policy: {action: Must, targetSize: 40%}}`,
+		},
+		{
+			name: "groups, every field",
+			spec: `{weight: 1, enforcementMode: Strict, podSelector: {}, matchLabelKeys: [], groups: [
+				{name: spot-a, nodeSelector: {matchLabels: {pool: a}}, base: 1, share: 30%, max: 20},
+				{name: spot-b, nodeSelector: {matchExpressions: [{key: pool, operator: NotIn, values: [a, c]}]}, base: 0, share: 0%, max: 0},
+				{name: rest, nodeSelector: {matchLabels: {pool: c}}, base: 2147483647}]}`,
+		},
+		{
+			name: "groups, as little as there can be",
+			spec: `{podSelector: {}, groups: [{name: all}]}`,
+			want: `{podSelector: {}, groups: [{name: all, base: 0}], ` + defaults + `}`,
+		},
+		{
+			name: "groups, as many as there can be",
+			spec: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 100%}, {name: b, nodeSelector: {}}, {name: c, nodeSelector: {}, base: 1},
+				{name: d, nodeSelector: {}}, {name: e, nodeSelector: {}}, {name: f, nodeSelector: {}}, {name: g, nodeSelector: {}}, {name: h}]}`,
+			want: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, base: 0, share: 100%}, {name: b, nodeSelector: {}, base: 0},
+				{name: c, nodeSelector: {}, base: 1}, {name: d, nodeSelector: {}, base: 0}, {name: e, nodeSelector: {}, base: 0},
+				{name: f, nodeSelector: {}, base: 0}, {name: g, nodeSelector: {}, base: 0}, {name: h, base: 0}], ` + defaults + `}`,
+		},
+		{
+			name: "groups beside the policy that an earlier version wrote by default",
+			spec: `{podSelector: {}, groups: [{name: all, base: 0}], policy: {action: Must, targetSize: 100%}, ` + defaults + `}`,
 		},
 	}
 	for _, tt := range tests {
@@ -127,6 +151,27 @@ func TestRefused(t *testing.T) {
 		{"matchLabelKeys not a key", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a b]}`, `spec.matchLabelKeys[0]: Invalid value: "a b": write a label key, such as pod-template-hash or example.com/revision`},
 		{"matchLabelKeys twice", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [a, a]}`, "spec.matchLabelKeys: Invalid value: write each label key once"},
 		{"matchLabelKeys too many", `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15, k16, k17]}`, `spec.matchLabelKeys: Too many: 17: must have at most 16 items`},
+		{"neither nodeSelector nor groups", `{podSelector: {}, policy: {targetSize: 40%}}`, `for every node; or write groups in its place`},
+		{"groups and nodeSelector", `{podSelector: {}, nodeSelector: {}, groups: [{name: a}]}`, `spec.nodeSelector: Forbidden: leave it out, since each of the groups has its own; or leave out groups`},
+		{"groups and targetSize", `{podSelector: {}, groups: [{name: a}], policy: {targetSize: 40%}}`, `spec.policy: Forbidden: leave it out, since the groups say how many of the pods belong on each; or leave out groups`},
+		{"groups and a number for targetSize", `{podSelector: {}, groups: [{name: a}], policy: {targetSize: 4}}`, `spec.policy: Forbidden: leave it out`},
+		{"groups and action", `{podSelector: {}, groups: [{name: a}], policy: {action: MustNot}}`, `spec.policy: Forbidden: leave it out`},
+		{"no group", `{podSelector: {}, groups: []}`, `spec.groups: Invalid value: 0: spec.groups in body should have at least 1 items`},
+		{"too many groups", `{podSelector: {}, groups: [` + strings.Repeat(`{name: a, nodeSelector: {}}, `, 8) + `{name: h}]}`, `spec.groups: Too many: 9: must have at most 8 items`},
+		{"a group without a name", `{podSelector: {}, groups: [{base: 1}]}`, `spec.groups[0].name: Required value`},
+		{"a name of capitals", `{podSelector: {}, groups: [{name: Spot}]}`, `spec.groups[0].name: Invalid value: "Spot": write a DNS label, such as spot-a: lower-case letters, digits and -`},
+		{"an empty name", `{podSelector: {}, groups: [{name: ""}]}`, `spec.groups[0].name: Invalid value: "": write a DNS label`},
+		{"a name too long", `{podSelector: {}, groups: [{name: ` + strings.Repeat("a", 64) + `}]}`, `spec.groups[0].name: Too long: may not be more than 63 bytes`},
+		{"two groups of one name", `{podSelector: {}, groups: [{name: a, nodeSelector: {}}, {name: a}]}`, `spec.groups: Invalid value: give each group a name of its own`},
+		{"a group without nodeSelector", `{podSelector: {}, groups: [{name: a}, {name: b}]}`, `spec.groups: Invalid value: write the nodeSelector of each group; only the last one may leave it out, and then has all other nodes`},
+		{"the last group with a share", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 40%}, {name: b, share: 60%}]}`, `spec.groups: Invalid value: leave out share and max of the last group: it takes the rest`},
+		{"the last group with a max", `{podSelector: {}, groups: [{name: a, max: 0}]}`, `spec.groups: Invalid value: leave out share and max of the last group: it takes the rest`},
+		{"shares over 100%", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 60%}, {name: b, nodeSelector: {}, share: 41%}, {name: c}]}`, `spec.groups: Invalid value: write shares that add up to at most 100%`},
+		{"a share over 100%", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 101%}, {name: c}]}`, `spec.groups[0].share: Invalid value: "101%": write a percentage from 0% to 100%, such as 40%`},
+		{"an empty share", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: ""}, {name: c}]}`, `spec.groups[0].share: Invalid value: "": write a percentage`},
+		{"a number for a share", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, share: 30}, {name: c}]}`, `spec.groups[0].share: Invalid value: "integer": spec.groups[0].share in body must be of type string`},
+		{"a base below 0", `{podSelector: {}, groups: [{name: a, base: -1}]}`, `spec.groups[0].base: Invalid value: -1: spec.groups[0].base in body should be greater than or equal to 0`},
+		{"a max below 0", `{podSelector: {}, groups: [{name: a, nodeSelector: {}, max: -1}, {name: b}]}`, `spec.groups[0].max: Invalid value: -1: spec.groups[0].max in body should be greater than or equal to 0`},
 		{"misspelt field", `{podSelector: {}, nodeSelector: {}, targetSize: 40%}`, `spec.targetSize: Forbidden: unknown field`},
 	}
 	for _, tt := range tests {

@@ -8,10 +8,14 @@ import (
 // The comments on the types below are also what `kubectl explain placementpolicy` prints.
 //
 // The two selectors are required by rules on the spec, not by the schema, because a rule can say what to write. The syntax
-// of label keys and values in selectors is left to the store: rules for it would cost more than an API server allows, since
-// nothing bounds the size of a metav1.LabelSelector.
+// of label keys and values in selectors is left to the store, and so are the operators in those of groups: rules for it
+// would cost more than an API server allows, since nothing bounds the size of a metav1.LabelSelector.
 //
-// matchLabelKeys is an atomic list: in a set, the default would stay beside the keys that a server-side apply brings.
+// matchLabelKeys is an atomic list: in a set, the default would stay beside the keys that a server-side apply brings. groups
+// is one too, since the order of the groups matters.
+//
+// policy has no default of its own, which would stand beside groups. Objects that were stored with one keep it, and may have
+// groups put in its place by an apply that knows nothing of it: so groups bear with a policy that says no more than that.
 
 // EnforcementMode says what happens to a pod when the nodes that it should go to have no room.
 // +kubebuilder:validation:Enum=BestEffort;Strict
@@ -67,7 +71,9 @@ type PlacementPolicy struct {
 
 // PlacementPolicySpec says which pods are to be placed where.
 // +kubebuilder:validation:XValidation:rule="has(self.podSelector)",reason=FieldValueRequired,fieldPath=".podSelector",message="write the labels of the pods to place, or {} for every pod of the namespace"
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector)",reason=FieldValueRequired,fieldPath=".nodeSelector",message="write the labels of the nodes that policy.action is about, or {} for every node"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) || has(self.groups)",reason=FieldValueRequired,fieldPath=".nodeSelector",message="write the labels of the nodes that policy.action is about, or {} for every node; or write groups in its place"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || !has(self.groups)",reason=FieldValueForbidden,fieldPath=".nodeSelector",message="leave it out, since each of the groups has its own; or leave out groups"
+// +kubebuilder:validation:XValidation:rule="!has(self.policy) || !has(self.groups) || (self.policy.action == 'Must' && self.policy.targetSize == '100%')",reason=FieldValueForbidden,fieldPath=".policy",message="leave it out, since the groups say how many of the pods belong on each; or leave out groups"
 type PlacementPolicySpec struct {
 	// weight decides which policy governs a pod that several policies select: the one with the highest weight, then a
 	// Strict one before a BestEffort one, then the first by name. An integer of 0 or more; 0 by default.
@@ -89,13 +95,13 @@ type PlacementPolicySpec struct {
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 
 	// nodeSelector divides the nodes, by their labels, into those that it matches and the others; policy.action says
-	// which of the two groups is the target. Required: {} matches every node.
+	// which of the two groups is the target. Required, unless there are groups: {} matches every node.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",fieldPath=".matchExpressions",message="write the operator In or NotIn with values, or Exists or DoesNotExist without values"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// matchLabelKeys are keys of pod labels. The selected pods that agree on the values of all these labels are held to
-	// policy.targetSize by themselves, apart from the others; a label that a pod lacks is left out. By default
+	// the policy by themselves, apart from the others; a label that a pod lacks is left out. By default
 	// [pod-template-hash, rollouts-pod-template-hash]: each revision of a Deployment or an Argo Rollout by itself, so
 	// that a rolling update ends on the ratio. [] counts all selected pods together. At most 16 keys.
 	// +optional
@@ -107,14 +113,62 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="write a label key, such as pod-template-hash or example.com/revision"
 	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`
 
-	// policy says how many of the pods are to be placed in which group of nodes. By default all of them on nodes that
-	// nodeSelector matches.
+	// policy says how many of the pods are to be placed in which of the two groups of nodes that nodeSelector makes. By
+	// default all of them on nodes that it matches.
 	// +optional
-	// +default={}
 	Policy Policy `json:"policy,omitzero"`
+
+	// groups are 1 to 8 groups of nodes, in order, in place of nodeSelector and policy. The first pods go to the bases of
+	// the groups. Of the others each group has its share, all shares together rounded down to whole pods; the last group
+	// has the rest. For example: {name: spot, nodeSelector: ..., share: 70%} and {name: on-demand, base: 2} place two
+	// pods on demand, and then 70% of the others on spot nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.name == a.name))",message="give each group a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(g, has(g.nodeSelector) || g.name == self[size(self) - 1].name)",message="write the nodeSelector of each group; only the last one may leave it out, and then has all other nodes"
+	// +kubebuilder:validation:XValidation:rule="!has(self[size(self) - 1].share) && !has(self[size(self) - 1].max)",message="leave out share and max of the last group: it takes the rest"
+	// +kubebuilder:validation:XValidation:rule="self.map(g, has(g.share) && g.share.matches('^(100|[0-9]{1,2})%$') ? int(g.share.replace('%', '')) : 0).sum() <= 100",message="write shares that add up to at most 100%"
+	Groups []Group `json:"groups,omitempty"`
 }
 
-// Policy says how many of the pods are to be placed in which group of nodes.
+// Group is a group of nodes, and says how many of the pods belong on it.
+type Group struct {
+	// name of the group: a DNS label, unique in the policy. Status, events and metrics use it.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="write a DNS label, such as spot-a: lower-case letters, digits and -"
+	Name string `json:"name"`
+
+	// nodeSelector selects the nodes of the group, by their labels, but for those that an earlier group has. Required but
+	// in the last group, where to leave it out means all other nodes. A node that no group has is in none: Strict keeps
+	// the pods off it.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// base is how many pods belong on this group first, before any shares; of several groups with a base the first comes
+	// first. An integer of 0 or more; 0 by default.
+	// +optional
+	// +default=0
+	// +kubebuilder:validation:Minimum=0
+	Base int32 `json:"base,omitempty"`
+
+	// share is the percentage, from 0% to 100%, of the pods beyond all bases that belong on this group. 0% by default. All
+	// shares add up to at most 100%. The last group takes the rest, and has no share.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100|[0-9]{1,2})%$')",message="write a percentage from 0% to 100%, such as 40%"
+	Share string `json:"share,omitempty"`
+
+	// max is how many pods belong on this group at most. What is over belongs on the last group, which has no max. An
+	// integer of 0 or more; no limit by default.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Max *int32 `json:"max,omitempty"`
+}
+
+// Policy says how many of the pods are to be placed in which of two groups of nodes.
 type Policy struct {
 	// action says which nodes are the target group: with Must, the default, those that nodeSelector matches; with
 	// MustNot those that it does not match.

@@ -1,28 +1,25 @@
 package placementpolicy_test
 
 import (
+	"context"
 	"fmt"
 
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// The command has the flags of kube-scheduler. Its main runs it by cli.Run of k8s.io/component-base/cli.
-func ExampleNew() {
-	command := app.NewSchedulerCommand(app.WithPlugin(placementpolicy.Name, placementpolicy.New))
-	fmt.Println(command.Name())
-	// Output: kube-scheduler
-}
-
-// The scheduler's other plugins may read the store, which all profiles share.
+// A scheduler's other plugins may read the store, which all profiles share. The registry of kube-scheduler's plugins is such a
+// map; app.WithPlugin adds to it.
 func ExampleNewWithStore() {
 	store := policystore.New()
-	command := app.NewSchedulerCommand(
-		app.WithPlugin(placementpolicy.Name, placementpolicy.NewWithStore(store)),
-		// app.WithPlugin("another", newAnother(store)),
-	)
-	fmt.Println(command.Name(), len(store.Policies()))
-	// Output: kube-scheduler 0
+	registry := map[string]func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error){
+		placementpolicy.Name: placementpolicy.NewWithStore(store),
+		// "another": newAnother(store),
+	}
+	_, registered := registry["placementpolicy"]
+	fmt.Println(registered, len(store.Policies()))
+	// Output: true 0
 }

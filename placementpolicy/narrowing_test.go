@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -412,53 +411,3 @@ type profileHandle struct {
 }
 
 func (h profileHandle) PercentageOfNodesToScore() *int32 { return h.percentage }
-
-// 20 of 500 nodes are in the target group, and the scheduler looks at 230.
-func TestL2SmallGroupInALargeCluster(t *testing.T) {
-	nodes := manyNodes(480, 20)
-	c := startCluster(t, bestEffort40, nodes...)
-	c.createPods(10)
-	c.eventuallyInGroups(4, 6)
-}
-
-// The nodes of the target group look as if there was room, but a port is taken on each.
-func TestBestEffortGoesElsewhereWhenTheFiltersFindNoRoom(t *testing.T) {
-	objects := manyNodes(198, 2)
-	for i := range 2 {
-		objects = append(objects, st.MakePod().Namespace("default").Name(fmt.Sprint("low-", i)).UID(fmt.Sprint("low-", i)).
-			Priority(-1).HostPort(80).Node(fmt.Sprint("m", i)).Obj())
-	}
-	c := startCluster(t, `{enforcementMode: BestEffort, `+selectors+`}`, objects...)
-	c.createPod(webPod("web-0").HostPort(80))
-	c.eventuallyInGroups(0, 1)
-	pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	assert.Len(t, pods.Items, 3, "none is evicted")
-}
-
-// manyNodes returns nodes of both groups, those of the target group last.
-func manyNodes(other, target int) (nodes []runtime.Object) {
-	for i := range other {
-		nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("a", i)).Capacity(resources("4")).Obj())
-	}
-	for i := range target {
-		nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("m", i)).Label("spot", "true").Capacity(resources("4")).Obj())
-	}
-	return nodes
-}
-
-// eventuallyInGroups waits until so many pods of the application web are on the nodes of manyNodes.
-func (c *cluster) eventuallyInGroups(target, other int) {
-	c.t.Helper()
-	require.EventuallyWithT(c.t, func(collect *assert.CollectT) {
-		pods, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-		require.NoError(collect, err)
-		on := map[string]int{}
-		for _, pod := range pods.Items {
-			if pod.Spec.NodeName != "" {
-				on[pod.Spec.NodeName[:1]]++
-			}
-		}
-		assert.Equal(collect, []int{target, other}, []int{on["m"], on["a"]})
-	}, time.Minute, 10*time.Millisecond)
-}

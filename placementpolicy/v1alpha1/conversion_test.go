@@ -11,10 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
+
+// policyObject returns a placement policy with the given fields below spec, as a YAML flow mapping. It is decoded in the way an
+// API server does: integers stay integers.
+func policyObject(t testing.TB, spec string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(`
+apiVersion: placement-policy.scheduling.x-k8s.io/v1alpha1
+kind: PlacementPolicy
+metadata: {name: web-on-spot, namespace: default}
+spec: ` + spec))
+	require.NoError(t, err)
+	policy := &unstructured.Unstructured{}
+	require.NoError(t, policy.UnmarshalJSON(data))
+	return policy
+}
 
 func TestToPolicy(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: "web-on-spot"}

@@ -1,4 +1,4 @@
-package v1alpha1_test
+package crd
 
 import (
 	"fmt"
@@ -218,7 +218,7 @@ spec:
 
 func TestExamplesAreAccepted(t *testing.T) {
 	server := newAPIServer(t)
-	files, err := filepath.Glob("../../examples/policies/*.yaml")
+	files, err := filepath.Glob("../../policies/*.yaml")
 	require.NoError(t, err)
 	var names []string
 	for _, file := range files {

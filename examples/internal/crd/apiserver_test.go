@@ -1,4 +1,5 @@
-package v1alpha1_test
+// Package crd tests the CustomResourceDefinition of placement policies with the code of the API server.
+package crd
 
 import (
 	"testing"

@@ -1,7 +1,8 @@
-package placementpolicy
+// Package inprocess tests the plugin in a real scheduler, in this process and in front of a fake API server: what would take a
+// control plane long to bring about.
+package inprocess
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -17,16 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
+	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
-	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 // cluster is a real scheduler, with the plugin beside the default ones, in front of a fake API server.
@@ -55,24 +55,22 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 		pod.Spec.NodeName = binding.Target.Name
 		return true, binding, c.client.Tracker().Update(resource, pod, binding.Namespace)
 	})
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+	policies := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{v1alpha1.Resource(): "PlacementPolicyList"}, policyObject(t, "web-on-spot", policy))
-	c.policies = client.Resource(v1alpha1.Resource()).Namespace("default")
+	c.policies = policies.Resource(v1alpha1.Resource()).Namespace("default")
 
 	configuration, err := latest.Default()
 	require.NoError(t, err)
 	multiPoint := &configuration.Profiles[0].Plugins.MultiPoint
-	multiPoint.Enabled = append(multiPoint.Enabled, config.Plugin{Name: Name, Weight: 20})
+	multiPoint.Enabled = append(multiPoint.Enabled, config.Plugin{Name: placementpolicy.Name, Weight: 20})
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	ctx := t.Context()
 	c.sched, err = scheduler.New(ctx, c.client, factory, nil,
 		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: c.client.EventsV1()})),
+		scheduler.WithKubeConfig(serve(t, c.client, policies)),
 		scheduler.WithProfiles(configuration.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-				s, err := startShared(ctx, handle, client, c.client.CoreV1(), policystore.New())
-				return newPlugin(s, handle), err
-			},
+			placementpolicy.Name: placementpolicy.New,
 		}),
 	)
 	require.NoError(t, err)

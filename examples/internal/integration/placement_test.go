@@ -298,9 +298,7 @@ func TestGatedPodsDoNotCountUntilTheyMayBePlaced(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
-	w.createPods("gated", 5, func(pod *v1.PodTemplateSpec) {
-		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
-	})
+	w.createPods("gated", 5, gated)
 	w.createPods("web", 5)
 	w.requireSplit("web", 2, 3)
 	for i := range 5 {
@@ -401,4 +399,30 @@ func rollingUpdate(maxSurge, maxUnavailable int32) appsv1.DeploymentStrategy {
 			MaxUnavailable: new(intstr.FromInt32(maxUnavailable)),
 		},
 	}
+}
+
+// TestN7NominationsFromOutside has pods that an autoscaler, or a queue of workloads, has nominated for one node while they
+// were gated. The scheduler tries a nominated node alone, before it scores any.
+func TestN7NominationsFromOutside(t *testing.T) {
+	t.Parallel()
+	for _, node := range []string{"o1", "m1"} {
+		t.Run(node, func(t *testing.T) {
+			w := newWorld(t)
+			w.addNodes("m1 o1")
+			w.setPolicy("web", bestEffort40)
+			w.createPods("web", 10, gated)
+			for i := range 10 {
+				w.patchPod(fmt.Sprintf("web-%d", i+1), "status: {nominatedNodeName: "+w.nodeName(node)+"}", "status")
+			}
+			for i := range 10 {
+				w.patchPod(fmt.Sprintf("web-%d", i+1), "spec: {schedulingGates: null}")
+			}
+			w.requireSplit("web", 4, 6)
+		})
+	}
+}
+
+// gated keeps a pod from the scheduler.
+func gated(pod *v1.PodTemplateSpec) {
+	pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/hold"}}
 }

@@ -90,7 +90,7 @@ func (c *confirmer) remove(pod *v1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := types.NamespacedName(cache.MetaObjectToName(pod))
-	if p := c.pending[key]; p != nil && p.UID == pod.UID {
+	if p := c.pending[key]; p != nil && (p.UID == pod.UID || pod.UID == "") { // of a pod that is gone only the name may be known
 		delete(c.pending, key)
 	}
 }

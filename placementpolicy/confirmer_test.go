@@ -96,6 +96,7 @@ func TestAPodThatIsBoundAfterAllIsNotTriedUntilItsEventComes(t *testing.T) {
 		"it is replaced by one of its name": func(w *world, pod *v1.Pod) { w.pods.set(webPod(pod.Name).UID("another").Obj()) },
 		"it is bound, and that was known":   nil,
 		"it is found deleted by a relist":   func(w *world, pod *v1.Pod) { w.pods.lose(pod) },
+		"it is lost":                        func(w *world, pod *v1.Pod) { w.pods.loseAll(pod) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

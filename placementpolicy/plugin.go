@@ -94,7 +94,7 @@ func (pl *Plugin) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, 
 		return fwk.Queue, fmt.Errorf("converting the new object of a node event: expected *v1.Node, got %T", newObj)
 	}
 	decision, governed := pl.store.Decide(pod)
-	if !governed || !pl.synced() {
+	if !governed || !pl.feeder.Synced() {
 		return fwk.Queue, nil
 	}
 	group := decision.GroupOf(node.Labels)
@@ -113,7 +113,7 @@ func (pl *Plugin) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, 
 // SignPod lets the scheduler place pods by a cached result only where no placement changes the result for the next pod:
 // if no policy governs the pod, or one that wants all pods in one group.
 func (pl *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if !pl.synced() {
+	if !pl.feeder.Synced() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "placement policies are not loaded yet")
 	}
 	decision, governed := pl.store.Decide(pod)

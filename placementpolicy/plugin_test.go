@@ -208,9 +208,9 @@ func TestNewFails(t *testing.T) {
 		{"if the resource is not installed", nil, newHandle(refuse(http.StatusNotFound, metav1.StatusReasonNotFound)),
 			"apply the CustomResourceDefinition in placementpolicy/v1alpha1/placement-policy.scheduling.x-k8s.io_placementpolicies.yaml"},
 		{"if it may not list policies", nil, newHandle(refuse(http.StatusForbidden, metav1.StatusReasonForbidden)),
-			"the scheduler may not list placementpolicies.placement-policy.scheduling.x-k8s.io: grant it list and watch, as examples/deploy does"},
+			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io: grant it list and watch, as examples/deploy does"},
 		{"if it is not known to the API server", nil, newHandle(refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)),
-			"the scheduler may not list placementpolicies.placement-policy.scheduling.x-k8s.io"},
+			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -37,12 +37,12 @@ type reporter struct {
 	policies cache.Store
 
 	mu         sync.Mutex // guards unfiltered
-	unfiltered sets.Set[types.NamespacedName]
+	unfiltered map[types.NamespacedName]types.UID
 }
 
 func newReporter(recorder events.EventRecorder, policies cache.Store) *reporter {
 	registerMetrics()
-	return &reporter{recorder: recorder, policies: policies, unfiltered: sets.New[types.NamespacedName]()}
+	return &reporter{recorder: recorder, policies: policies, unfiltered: map[types.NamespacedName]types.UID{}}
 }
 
 // changed reports what is wrong by the policy's conditions, as far as they did not say so before. It goes with the status, which one
@@ -63,9 +63,14 @@ func (r *reporter) changed(policy runtime.Object, before, now []metav1.Condition
 
 // notFiltered reports, once for each policy, that only the score points act for a Strict policy.
 func (r *reporter) notFiltered(ctx context.Context, profile string, key types.NamespacedName) {
+	obj, ok, err := r.policies.GetByKey(key.String())
+	if !ok || err != nil {
+		return
+	}
+	policy := obj.(*unstructured.Unstructured)
 	r.mu.Lock()
-	known := r.unfiltered.Has(key)
-	r.unfiltered.Insert(key)
+	known := r.unfiltered[key] == policy.GetUID()
+	r.unfiltered[key] = policy.GetUID()
 	r.mu.Unlock()
 	if known {
 		return
@@ -73,17 +78,8 @@ func (r *reporter) notFiltered(ctx context.Context, profile string, key types.Na
 	klog.FromContext(ctx).Info("Strict placement policy acts as BestEffort: the profile enables the plugin without its PreFilter and Filter points",
 		"placementPolicy", klog.KRef(key.Namespace, key.Name), "profile", profile)
 	notFiltered.Inc()
-	if policy, ok, err := r.policies.GetByKey(key.String()); ok && err == nil {
-		r.event(policy.(runtime.Object), ReasonNotFiltered, "Scheduling",
-			"it acts as BestEffort: scheduler profile "+profile+" enables plugin "+Name+" without its preFilter and filter points")
-	}
-}
-
-// forget drops what was said of a policy that is gone.
-func (r *reporter) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unfiltered.Delete(key)
+	r.event(policy, ReasonNotFiltered, "Scheduling",
+		"it acts as BestEffort: scheduler profile "+profile+" enables plugin "+Name+" without its preFilter and filter points")
 }
 
 func (r *reporter) event(policy runtime.Object, reason, action, note string) {

@@ -100,12 +100,13 @@ func TestAStrictPolicyThatIsOnlyScoredIsReportedOnce(t *testing.T) {
 	assert.InDelta(t, 1, metric-before, 0)
 
 	w.removePolicy("web-on-spot")
-	w.setPolicy("web-on-spot", strict40)
+	another := policyObject(t, "web-on-spot", strict40)
+	another.SetUID("another")
+	w.policies.set(another)
 	w.score(webPod("p").Obj(), "m1")
 	assert.Len(t, w.handle.recorder.recorded(), 1, "another policy of the same name")
 
 	replaced := policyObject(t, "web-on-spot", strict40)
-	replaced.SetUID("another")
 	w.policies.set(replaced)
 	w.score(webPod("p").Obj(), "m1")
 	assert.Len(t, w.handle.recorder.recorded(), 1, "another policy of the same name, in one update")

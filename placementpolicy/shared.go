@@ -8,13 +8,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -23,19 +21,13 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/feeder"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-const (
-	// resourceTimeout bounds how long New waits for an API server that does not answer.
-	resourceTimeout = 30 * time.Second
-	// maxRefusals is how often, once a second, the API server refuses to list policies before New believes it: one that has just
-	// started does not know at once what there is and who may read it.
-	maxRefusals = 4
-	// syncTimeout bounds how long a scheduling cycle waits for the handlers; the pod is tried again after it.
-	syncTimeout = 10 * time.Second
-)
+// syncTimeout bounds how long a scheduling cycle waits until all is loaded; the pod is tried again after it.
+const syncTimeout = 10 * time.Second
 
 // shared is what the profiles of one scheduler have in common: the store, what feeds it, and who waits for it.
 type shared struct {
@@ -45,10 +37,7 @@ type shared struct {
 	confirmer *confirmer
 	status    *statusWriter
 	report    *reporter
-
-	// handlers are done when they have delivered everything that was there at the start. The scheduler waits for its
-	// own handlers only, so waitForSync waits for these.
-	handlers []cache.DoneChecker
+	feeder    *feeder.Feeder
 }
 
 // schedulers has the shared state of each scheduler in this process, by its informer factory, which is the one thing
@@ -81,7 +70,7 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 	if err != nil {
 		return nil, fmt.Errorf("creating client for pods: %w", err)
 	}
-	if err := checkResource(ctx, client); err != nil {
+	if err := feeder.CheckResource(ctx, client); err != nil {
 		return nil, err
 	}
 	s, err = startShared(ctx, handle, client, pods, store)
@@ -101,9 +90,7 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 
 // startShared makes the shared state and starts what runs beside the scheduler.
 func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, pods corev1client.PodsGetter, store *policystore.Store) (*shared, error) {
-	// Policies are read as unstructured objects: one that does not fit the type, stored before the schema was as strict
-	// as it is, must not hide the others.
-	policies := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	policies := feeder.NewPolicyInformer(client)
 	updateStatus := func(ctx context.Context, policy *unstructured.Unstructured) error {
 		_, err := client.Resource(v1alpha1.Resource()).Namespace(policy.GetNamespace()).UpdateStatus(ctx, policy, metav1.UpdateOptions{})
 		return err
@@ -118,8 +105,8 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 	go s.wakeup.run(ctx)
 	go s.confirmer.run(ctx)
 	go s.status.run(ctx)
-	go s.compareOnSignal(ctx, handle.SharedInformerFactory())
-	go policies.RunWithContext(ctx)
+	go s.compareOnSignal(ctx)
+	go s.feeder.Run(ctx)
 	return s, nil
 }
 
@@ -137,7 +124,14 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	}
 	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.waits, s.report, updateStatus)
 	s.wakeup.begins = s.status.policyChanged
-	if err := s.addHandlers(ctx, factory, policies); err != nil {
+	var err error
+	s.feeder, err = feeder.New(ctx, store, factory, policies, feeder.Hooks{
+		BeforePod:   s.beforePod,
+		AfterPod:    s.afterPod,
+		AfterNode:   func(node *v1.Node) { s.narrowing.nodeChanged(node.Name) },
+		AfterPolicy: s.narrowing.policyChanged,
+	})
+	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
@@ -147,72 +141,55 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 
 // forEach does something for each policy in the queue, one after another, until ctx is done.
 func forEach(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName], do func(context.Context, types.NamespacedName)) {
+	defer utilruntime.HandleCrashWithContext(ctx)
 	context.AfterFunc(ctx, queue.ShutDown)
 	for {
 		policy, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
-		do(ctx, policy)
-		queue.Done(policy)
+		func() {
+			defer queue.Done(policy)
+			do(ctx, policy)
+		}()
 	}
 }
 
-// checkResource makes sure that placement policies can be listed: otherwise every pod would wait for them in vain.
-func checkResource(ctx context.Context, client dynamic.Interface) error {
-	logger := klog.FromContext(ctx)
-	refusals := 0
-	var unanswered error // the first one: the last may only say that there was no time for another request
-	err := wait.PollUntilContextTimeout(ctx, time.Second, resourceTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
-		var refused error
-		switch {
-		case err == nil:
-			return true, nil
-		case apierrors.IsNotFound(err):
-			refused = fmt.Errorf("the resource %s is not installed: apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
-				v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
-		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			refused = fmt.Errorf("the scheduler may not list %s: grant it list and watch, as examples/deploy does: %w",
-				v1alpha1.Resource().GroupResource(), err)
-		}
-		if refused != nil {
-			if refusals++; refusals == maxRefusals {
-				return false, refused
-			}
-		}
-		logger.Info("Waiting for the API server to list placement policies", "err", err)
-		if unanswered == nil {
-			unanswered = err
-		}
-		return false, nil
-	})
-	if wait.Interrupted(err) && unanswered != nil {
-		return fmt.Errorf("waiting for the API server to list placement policies: %w", unanswered)
+// beforePod hears of a pod's event before the store does: once the pod is settled the API server must not be asked any more.
+func (s *shared) beforePod(old, pod *v1.Pod) {
+	if isSettled(old, pod) {
+		s.confirmer.remove(old)
 	}
-	return err
 }
 
-// synced reports whether the store has all that was there when the scheduler started.
-func (s *shared) synced() bool {
-	for _, handler := range s.handlers {
-		if !cache.IsDone(handler) {
-			return false
+// afterPod hears of a pod's event after the store did.
+func (s *shared) afterPod(old, pod *v1.Pod) {
+	if pod == nil {
+		s.narrowing.nodeChanged(old.Spec.NodeName)
+	}
+	switch {
+	case old == nil:
+		s.wakeup.reconsider(pod.UID)
+	case isSettled(old, pod) || pod.DeletionTimestamp != nil:
+		s.wakeup.remove(old.UID)
+		if old.UID == "" {
+			s.wakeup.removeNamed(klog.KObj(old))
 		}
 	}
-	return true
+}
+
+// isSettled reports whether the event shows a pod bound or gone.
+func isSettled(old, pod *v1.Pod) bool {
+	return old != nil && (pod == nil || old.Spec.NodeName == "" && pod.Spec.NodeName != "")
 }
 
 // waitForSync returns once the store has all that was there when the scheduler started: a decision before that would
-// not count the pods that run already.
+// not count the pods that run already. The scheduler waits for handlers of its own only.
 func (s *shared) waitForSync(ctx context.Context) error {
-	if s.synced() {
+	if s.feeder.Synced() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.FromContext(ctx).V(2)), syncTimeout)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	if !cache.WaitFor(ctx, "placement policies, pods, nodes and workloads", s.handlers...) {
-		return fmt.Errorf("waiting for placement policies, pods, nodes and workloads to be loaded: %w", context.Cause(ctx))
-	}
-	return nil
+	return s.feeder.WaitForSync(ctx)
 }

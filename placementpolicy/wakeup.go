@@ -88,6 +88,19 @@ func (w *wakeup) remove(uid types.UID) {
 	w.removeLocked(uid)
 }
 
+// removeNamed is remove for a pod of which no more than the name is known any more.
+func (w *wakeup) removeNamed(name klog.ObjectRef) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.lines {
+		for uid, waiting := range line.pods {
+			if klog.KObj(waiting.pod) == name {
+				w.removeLocked(uid)
+			}
+		}
+	}
+}
+
 func (w *wakeup) removeLocked(uid types.UID) {
 	policy, ok := w.policyOf[uid]
 	if !ok {

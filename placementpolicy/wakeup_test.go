@@ -307,6 +307,7 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 		{"it is deleted", func(w *world, pod *v1.Pod) { w.pods.remove(pod) }},
 		{"it is being deleted", func(w *world, pod *v1.Pod) { w.pods.set(terminating(pod)) }},
 		{"it is found deleted by a relist", func(w *world, pod *v1.Pod) { w.pods.lose(pod) }},
+		{"it is lost", func(w *world, pod *v1.Pod) { w.pods.loseAll(pod) }},
 		{"it is replaced by another one of its name", func(w *world, pod *v1.Pod) { w.pods.set(webPod(pod.Name).UID("another").Obj()) }},
 		{"it is deleted in the middle of its cycle", func(w *world, pod *v1.Pod) {
 			state, _ := w.preFilter(pod)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,29 +291,22 @@ type feed struct {
 	cache.SharedIndexInformer // never run
 	kind                      runtime.Object
 	handler                   cache.ResourceEventHandler
-	sync                      func()
-	synced                    chan struct{}
+	synced                    atomic.Bool
 }
 
 func newFeed(kind runtime.Object) *feed {
-	synced := make(chan struct{})
-	return &feed{
-		SharedIndexInformer: cache.NewSharedIndexInformer(nil, kind, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		kind:                kind,
-		synced:              synced,
-		sync:                sync.OnceFunc(func() { close(synced) }),
-	}
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	return &feed{SharedIndexInformer: cache.NewSharedIndexInformer(nil, kind, 0, indexers), kind: kind}
 }
 
-func (f *feed) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+// AddEventHandler makes f the registration of its handler, too.
+func (f *feed) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	f.handler = handler
 	return f, nil
 }
 
-// HasSyncedChecker makes f the registration of its handler, too.
-func (f *feed) HasSyncedChecker() cache.DoneChecker { return f }
-func (f *feed) Name() string                        { return fmt.Sprintf("%T", f.kind) }
-func (f *feed) Done() <-chan struct{}               { return f.synced }
+func (f *feed) HasSynced() bool { return f.synced.Load() }
+func (f *feed) sync()           { f.synced.Store(true) }
 
 // set delivers that the object was added or, if there is one of the same name, updated.
 func (f *feed) set(obj metav1.Object) {
@@ -336,6 +330,12 @@ func (f *feed) remove(obj metav1.Object) {
 func (f *feed) lose(obj metav1.Object) {
 	_ = f.GetIndexer().Delete(obj)
 	f.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: cache.MetaObjectToName(obj).String(), Obj: obj})
+}
+
+// loseAll is lose for an object whose last state is lost, too.
+func (f *feed) loseAll(obj metav1.Object) {
+	_ = f.GetIndexer().Delete(obj)
+	f.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: cache.MetaObjectToName(obj).String()})
 }
 
 // fakeHandle is what the plugin uses of a scheduler. Anything else panics.

@@ -29,16 +29,12 @@ type namespace struct {
 	labelSets map[flatLabels]*labelSet
 }
 
-// maxSelectedBy bounds what a pod costs where very many policies select it. A policy that comes after so many others is not
-// told how many pods these govern.
-const maxSelectedBy = 8
-
 // labelSet is a set of labels that at least one pod has. Pods that agree on their labels share one, so that what
 // follows from labels is worked out once: the pods of a ReplicaSet, however many, have one labelSet.
 type labelSet struct {
 	namespace *namespace
 	labels    flatLabels
-	// selectedBy are the policies that select the pods, the governing one first; the first maxSelectedBy of them.
+	// selectedBy are the policies that select the pods, the governing one first.
 	selectedBy []*policy
 	// cohortLabels tell the cohorts of the governing policy apart.
 	cohortLabels flatLabels
@@ -93,19 +89,15 @@ func (s *state) regroup(pol *policy) {
 	}
 	for _, l := range ns.labelSets {
 		selected, selects := slices.Contains(l.selectedBy, pol), pol.spec != nil && pol.spec.podSelector.Matches(&l.labels)
-		full := len(l.selectedBy) == maxSelectedBy
-		if !selected && (!selects || full && comparePolicies(l.selectedBy[maxSelectedBy-1], pol) < 0) {
+		if !selected && !selects {
 			continue
 		}
 		was := l.governing()
 		s.countOverruled(l, -len(l.pods))
 		l.selectedBy = slices.DeleteFunc(l.selectedBy, func(o *policy) bool { return o == pol })
-		if selected && full { // those that come after them may follow
-			l.selectedBy = ns.selecting(l.labels.toMap())
-		} else if selects {
+		if selects {
 			i, _ := slices.BinarySearchFunc(l.selectedBy, pol, comparePolicies)
 			l.selectedBy = slices.Insert(l.selectedBy, i, pol)
-			l.selectedBy = slices.Delete(l.selectedBy, min(maxSelectedBy, len(l.selectedBy)), len(l.selectedBy))
 		}
 		s.countOverruled(l, +len(l.pods))
 		if was == pol || l.governing() == pol {
@@ -141,11 +133,7 @@ func (l *labelSet) setCohortLabels() {
 func (s *state) namespaceFor(name string) *namespace {
 	ns := s.namespaces[name]
 	if ns == nil {
-		ns = &namespace{
-			name:      name,
-			index:     labelselector.Index[*policy]{Order: comparePolicies},
-			labelSets: map[flatLabels]*labelSet{},
-		}
+		ns = &namespace{name: name, labelSets: map[flatLabels]*labelSet{}}
 		s.namespaces[name] = ns
 	}
 	return ns
@@ -165,22 +153,12 @@ func (s *state) labelSetFor(obj *v1.Pod) *labelSet {
 		l = &labelSet{
 			namespace:  ns,
 			labels:     labels,
-			selectedBy: ns.selecting(obj.Labels),
+			selectedBy: slices.SortedFunc(ns.index.Matching(obj.Labels), comparePolicies),
 		}
 		l.setCohortLabels()
 		ns.labelSets[labels] = l
 	}
 	return l
-}
-
-// selecting returns the policies that select pods with the labels, the first maxSelectedBy of them.
-func (ns *namespace) selecting(labels map[string]string) (policies []*policy) {
-	for pol := range ns.index.Matching(labels) {
-		if policies = append(policies, pol); len(policies) == maxSelectedBy {
-			break
-		}
-	}
-	return policies
 }
 
 // setLabelSet lists the pod under the label set, which nil takes away. It leaves the contribution to settle.
@@ -207,8 +185,11 @@ func (s *state) governingFor(obj *v1.Pod) *policy {
 	if ns == nil {
 		return nil
 	}
+	var best *policy
 	for pol := range ns.index.Matching(obj.Labels) {
-		return pol
+		if best == nil || comparePolicies(pol, best) < 0 {
+			best = pol
+		}
 	}
-	return nil
+	return best
 }

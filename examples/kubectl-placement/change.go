@@ -31,7 +31,8 @@ func (w *world) with(policy types.NamespacedName, settings []string) (*world, er
 		}
 	}
 	if err := check(u); err != nil {
-		return nil, fmt.Errorf("--set %s: %w (--help explains fields and values)", strings.Join(settings, " --set "), err)
+		all := strings.Join(settings, " --set ")
+		return nil, fmt.Errorf("--set %s: %w (--help explains fields and values)", all, err)
 	}
 	changed := *w
 	changed.policies = maps.Clone(w.policies)
@@ -39,13 +40,15 @@ func (w *world) with(policy types.NamespacedName, settings []string) (*world, er
 	return &changed, nil
 }
 
-// check says what an API server would find wrong with a policy: unlike the store, it refuses fields that it does not know.
+// check says what an API server would find wrong with a policy: unlike the store, it refuses fields that it does not
+// know.
 func check(u *unstructured.Unstructured) error {
 	if _, err := policyOf(u); err != nil {
 		return err
 	}
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
-	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(spec, &v1alpha1.PlacementPolicySpec{}, true)
+	converter := runtime.DefaultUnstructuredConverter
+	err := converter.FromUnstructuredWithValidation(spec, &v1alpha1.PlacementPolicySpec{}, true)
 	if err != nil {
 		return fmt.Errorf("spec of placement policy %s: %w", keyOf(u), err)
 	}

@@ -23,7 +23,8 @@ func (w *world) addNodes(kinds string, selector *metav1.LabelSelector) error {
 	for rest := kinds; rest != ""; {
 		m := kindPattern.FindStringSubmatch(rest)
 		if m == nil {
-			return fmt.Errorf("--nodes: reading %q: write KIND=N or KIND[key=value,...]=N, as in spot=3,od=5 (N is at most 99999)", rest)
+			return fmt.Errorf("--nodes: reading %q: write KIND=N or KIND[key=value,...]=N, as in spot=3,od=5 "+
+				"(N is at most 99999)", rest)
 		}
 		kind, given := m[1], m[2]
 		n, _ := strconv.Atoi(m[3])
@@ -92,8 +93,9 @@ func (w *world) addPods(n int, policy policystore.Policy) error {
 	for _, name := range numbered("new", n) {
 		w.pods[types.UID(name)] = &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: policy.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now(), // after those in the file
-				Labels: pattern.Labels, OwnerReferences: pattern.OwnerReferences,
+				Namespace: policy.Namespace, Name: name, UID: types.UID(name),
+				CreationTimestamp: metav1.Now(), // after all others
+				Labels:            pattern.Labels, OwnerReferences: pattern.OwnerReferences,
 			},
 			Spec: v1.PodSpec{Priority: pattern.Spec.Priority},
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// world is what is known of a cluster: read from a file, made up, or both.
+// world is what is known of a cluster: listed, read from a file, made up, or some of each.
 type world struct {
 	policies map[types.NamespacedName]*unstructured.Unstructured
 	nodes    map[string]*v1.Node
@@ -32,14 +32,18 @@ type world struct {
 	sizes    map[types.UID]int // that workloads want
 }
 
-// readWorld reads YAML or JSON documents, each an object or a List of them. It ignores objects of other kinds.
-func readWorld(file io.Reader) (*world, error) {
-	w := &world{
+func newWorld() *world {
+	return &world{
 		policies: map[types.NamespacedName]*unstructured.Unstructured{},
 		nodes:    map[string]*v1.Node{},
 		pods:     map[types.UID]*v1.Pod{},
 		sizes:    map[types.UID]int{},
 	}
+}
+
+// readWorld reads YAML or JSON documents, each an object or a List of them. It ignores objects of other kinds.
+func readWorld(file io.Reader) (*world, error) {
+	w := newWorld()
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
 	for n := 1; ; n++ {
 		document, err := documents.Read()
@@ -108,17 +112,32 @@ func keyOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// choose returns the policy of that name, or the only one if the name is empty.
+// keepNamespace leaves out the policies and pods of other namespaces.
+func (w *world) keepNamespace(namespace string) {
+	maps.DeleteFunc(w.policies, func(key types.NamespacedName, _ *unstructured.Unstructured) bool {
+		return key.Namespace != namespace
+	})
+	maps.DeleteFunc(w.pods, func(_ types.UID, pod *v1.Pod) bool { return pod.Namespace != namespace })
+}
+
+// choose returns the policy of that name, or of that namespace/name, or the only one if there is no name.
 func (w *world) choose(name string) (types.NamespacedName, error) {
 	var names []string
+	var found []types.NamespacedName
 	for key := range w.policies {
-		if key.String() == name || name == "" && len(w.policies) == 1 {
-			return key, nil
-		}
 		names = append(names, key.String())
+		if name == "" || name == key.Name || name == key.String() {
+			found = append(found, key)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
 	}
 	slices.Sort(names)
-	return types.NamespacedName{}, fmt.Errorf("say which policy with --policy NAMESPACE/NAME, one of %s", some(names))
+	if len(names) == 0 {
+		return types.NamespacedName{}, errors.New("there is no placement policy")
+	}
+	return types.NamespacedName{}, fmt.Errorf("say which policy with --policy, one of %s", some(names))
 }
 
 // store returns a store that has seen all of w.

@@ -38,6 +38,8 @@ type invocation struct {
 	stdin []byte
 	// editor is the command that kubectl edit runs.
 	editor string
+	// plugins is a folder with plugins of kubectl.
+	plugins string
 }
 
 // kubectl runs kubectl as the admin, with w's namespace as the default, and returns what it prints.
@@ -65,6 +67,9 @@ func (w *world) tryKubectl(call invocation) (string, error) {
 	command.Args[0] = "kubectl"
 	command.Env = append(os.Environ(), kubectlEnv+"=1", "HOME="+home, "TMPDIR="+home,
 		"KUBECONFIG="+config+":"+w.Kubeconfig(), "KUBE_EDITOR="+call.editor)
+	if call.plugins != "" {
+		command.Env = append(command.Env, "PATH="+call.plugins)
+	}
 	command.Stdin = bytes.NewReader(call.stdin)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr

@@ -1,41 +1,59 @@
-// Command embedding is a scheduler with plugins of its own beside the placement policy plugin, in two profiles. Its plugins read
-// the store that the placement policy plugin feeds: for them nothing is counted, watched or kept a second time.
+// Command embedding tells where the pod that it reads would go in the cluster of KUBECONFIG, without a scheduler:
+//
+//	kubectl run web --image=web --labels=app=web --dry-run=client -o yaml | go run ./examples/embedding
 package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log"
 	"os"
 
-	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/component-base/cli"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
-	// Registers the JSON log format, as kube-scheduler does.
-	_ "k8s.io/component-base/logs/json/register"
-	// Registers the metrics of client-go and of the running version.
-	_ "k8s.io/component-base/metrics/prometheus/clientgo"
-	_ "k8s.io/component-base/metrics/prometheus/version"
-
-	"github.com/placement-policy/scheduler-plugin/placementpolicy"
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/feeder"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 func main() {
-	os.Exit(cli.Run(newCommand()))
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err == nil {
+		err = answer(context.Background(), config, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
-// newCommand returns the scheduler. All of its profiles, and the plugins in them, share one store.
-func newCommand() *cobra.Command {
+func answer(ctx context.Context, config *rest.Config, in io.Reader, out io.Writer) error {
 	store := policystore.New()
-	return app.NewSchedulerCommand(
-		app.WithPlugin(placementpolicy.Name, placementpolicy.NewWithStore(store)),
-		app.WithPlugin(makeWayName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-			return &makeWay{store: store}, nil
-		}),
-		app.WithPlugin(placementLogName, func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			return &placementLog{store: store, nodes: handle.SharedInformerFactory().Core().V1().Nodes().Lister()}, nil
-		}),
-	)
+	objects := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0)
+	policies := feeder.NewPolicyInformer(dynamic.NewForConfigOrDie(config))
+	f, err := feeder.New(ctx, store, objects, policies, feeder.Hooks{})
+	if err != nil {
+		return err
+	}
+	objects.Start(ctx.Done())
+	go f.Run(ctx)
+	if err := f.WaitForSync(ctx); err != nil { // from then on the store follows the cluster
+		return err
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}} // unless it names another
+	if err := yaml.NewYAMLOrJSONDecoder(in, 4096).Decode(pod); err != nil {
+		return err
+	}
+	if decision, governed := store.Decide(pod); governed {
+		fmt.Fprintf(out, "to group %s, by policy %s\n", decision.Preferred, decision.Policy)
+	} else {
+		fmt.Fprintln(out, "anywhere: no policy governs it")
+	}
+	return nil
 }

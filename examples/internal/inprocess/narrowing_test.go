@@ -1,6 +1,7 @@
 package inprocess
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
@@ -34,6 +36,28 @@ func TestBestEffortGoesElsewhereWhenTheFiltersFindNoRoom(t *testing.T) {
 	pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	assert.Len(t, pods.Items, 3, "none is evicted")
+	assert.Equal(t, []string{"0/200 nodes are available: 198 node(s) didn't satisfy plugin(s) [placementpolicy], " +
+		"2 node(s) didn't have free ports for the requested pod ports. " +
+		"preemption: 0/200 nodes are available: 198 Preemption is not helpful for scheduling, " +
+		"2 no pod is evicted before the nodes of both groups were tried., " +
+		"placement policy default/web-on-spot: target group open (0 of 1 pods; 1 qualify), " +
+		"but none of 2 nodes there has room for the pod: all nodes are tried next"}, c.failures("web-0"))
+}
+
+// failures returns what the scheduler has said of the pod each time that it could not place it.
+func (c *cluster) failures(pod string) (messages []string) {
+	for _, action := range c.client.Actions() {
+		patch, ok := action.(clienttesting.PatchAction)
+		if !ok || action.GetSubresource() != "status" || patch.GetName() != pod {
+			continue
+		}
+		var patched v1.Pod
+		require.NoError(c.t, json.Unmarshal(patch.GetPatch(), &patched))
+		for _, condition := range patched.Status.Conditions {
+			messages = append(messages, condition.Message)
+		}
+	}
+	return messages
 }
 
 // manyNodes returns nodes of both groups, those of the target group last.

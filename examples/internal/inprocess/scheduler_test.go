@@ -27,6 +27,7 @@ import (
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 // cluster is a real scheduler, with the plugin beside the default ones, in front of a fake API server.
@@ -35,12 +36,20 @@ type cluster struct {
 	client   *fake.Clientset
 	policies dynamic.ResourceInterface
 	sched    *scheduler.Scheduler
-	created  int // by createPods
+	store    *policystore.Store // the plugin's
+	created  int                // by createPods
 }
 
 // startCluster starts a scheduler that finds the objects and the policy web-on-spot.
 func startCluster(t *testing.T, policy string, objects ...runtime.Object) *cluster {
-	c := &cluster{t: t, client: fake.NewClientset(objects...)}
+	c := newCluster(t, func(*config.KubeSchedulerProfile) {}, policy, objects...)
+	c.run()
+	return c
+}
+
+// newCluster returns a cluster whose scheduler, with the profile as edited, queues pods but does not schedule them yet.
+func newCluster(t *testing.T, edit func(*config.KubeSchedulerProfile), policy string, objects ...runtime.Object) *cluster {
+	c := &cluster{t: t, client: fake.NewClientset(objects...), store: policystore.New()}
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
 			return false, nil, nil
@@ -63,6 +72,7 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 	require.NoError(t, err)
 	multiPoint := &configuration.Profiles[0].Plugins.MultiPoint
 	multiPoint.Enabled = append(multiPoint.Enabled, config.Plugin{Name: placementpolicy.Name, Weight: 20})
+	edit(&configuration.Profiles[0])
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	ctx := t.Context()
 	c.sched, err = scheduler.New(ctx, c.client, factory, nil,
@@ -70,16 +80,18 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 		scheduler.WithKubeConfig(serve(t, c.client, policies)),
 		scheduler.WithProfiles(configuration.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			placementpolicy.Name: placementpolicy.New,
+			placementpolicy.Name: placementpolicy.NewWithStore(c.store),
 		}),
 	)
 	require.NoError(t, err)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	require.NoError(t, c.sched.WaitForHandlersSync(ctx))
-	go c.sched.Run(ctx)
 	return c
 }
+
+// run has the scheduler schedule pods.
+func (c *cluster) run() { go c.sched.Run(c.t.Context()) }
 
 // createPods creates n pending pods that the policies of the tests select. The first one's name is web-0.
 func (c *cluster) createPods(n int) {

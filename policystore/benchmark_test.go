@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/placement-policy/scheduler-plugin/internal/scale"
 	"github.com/placement-policy/scheduler-plugin/policystore"
@@ -79,6 +81,44 @@ func BenchmarkDecideUngoverned(b *testing.B) {
 			c.Store.Decide(pods[i%len(pods)])
 		}
 	})
+}
+
+// In a cohort of many pods that are nominated for a node: of a pod that is not, and of one of them. UIDs are random, as
+// those of an API server are.
+func BenchmarkDecideAmongNominated(b *testing.B) {
+	for _, n := range []int{0, 1000, 10_000} {
+		var s policystore.Store
+		require.NoError(b, s.SetPolicy(must(policystore.Strict, "40%")))
+		s.AddNode(newNode("m1", spot))
+		s.AddNode(newNode("o1", nil))
+		nominated := make([]*v1.Pod, n)
+		for i := range nominated {
+			nominated[i] = newPod(string(uuid.NewUUID()), nominatedFor([]string{"m1", "o1"}[i%2]))
+			s.AddPod(nominated[i])
+		}
+		pending := newPod("pending")
+		s.AddPod(pending)
+		for name, pods := range map[string][]*v1.Pod{"pending": {pending}, "nominated": nominated} {
+			if len(pods) == 0 {
+				continue
+			}
+			b.Run(fmt.Sprintf("nominated=%d/of=%s", n, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					s.Decide(pods[i%len(pods)])
+				}
+			})
+		}
+		if n > 0 {
+			b.Run(fmt.Sprintf("nominated=%d/nominate", n), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					s.RemovePod(nominated[i%n].UID)
+					s.AddPod(nominated[i%n])
+				}
+			})
+		}
+	}
 }
 
 func BenchmarkAssumeAndForgetPod(b *testing.B) {

@@ -1,6 +1,10 @@
 package policystore
 
 import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -13,10 +17,9 @@ type cohort struct {
 	other      int
 	// placed tells of how many placed pods each group consists, by their priority.
 	placed map[groupPriority]int
-	// nominated are the qualifying pods that have a nominated node, each with the group in which it holds a place; NoGroup if
-	// it holds none.
-	nominated map[*pod]Group
-	workloads map[*workload]int // of the qualifying pods, with their number; nil stands for none
+	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty.
+	nominees  map[groupPriority]nominees
+	workloads map[*workload]int // that control qualifying pods, with the number of these
 }
 
 // cohort returns the cohort, or nil if no pod of it qualifies.
@@ -39,12 +42,9 @@ func (s *state) enterCohort(p *pod, c *cohort) {
 	}
 	p.cohort = c
 	c.qualifying.Insert(p.uid)
-	c.workloads[p.workload]++
 	if p.workload != nil {
+		c.workloads[p.workload]++
 		p.workload.cohorts[c] = struct{}{}
-	}
-	if s.nominated[p] != "" {
-		c.nominated[p] = NoGroup
 	}
 	s.touch(c.policy)
 }
@@ -56,12 +56,12 @@ func (s *state) leaveCohort(p *pod) {
 		return
 	}
 	p.setGroup(NoGroup)
+	p.hold(NoGroup)
 	p.cohort = nil
 	c.qualifying.Delete(p.uid)
-	delete(c.nominated, p)
-	if c.workloads[p.workload]--; c.workloads[p.workload] == 0 {
-		delete(c.workloads, p.workload)
-		if p.workload != nil {
+	if p.workload != nil {
+		if c.workloads[p.workload]--; c.workloads[p.workload] == 0 {
+			delete(c.workloads, p.workload)
 			delete(p.workload.cohorts, c)
 		}
 	}
@@ -77,18 +77,64 @@ func (s *state) tidyCohort(c *cohort) {
 
 // holdPlace brings the place that a nominated pod holds in line with the facts.
 func (s *state) holdPlace(p *pod) {
-	c := p.cohort
-	if c == nil || s.nominated[p] == "" {
+	c, n := p.cohort, s.nominated[p]
+	if c == nil || n == nil {
 		return
 	}
 	g := NoGroup
-	if n := s.nodes[s.nominated[p]]; p.placed == nil && n != nil && n.known {
+	if p.placed == nil && n.known {
 		g = c.policy.spec.groupOf(&n.labels)
 	}
-	if g != c.nominated[p] {
-		c.nominated[p] = g
+	if g != p.held {
+		p.hold(g)
 		s.touch(c.policy)
 	}
+}
+
+// hold notes the group in which the nominated pod holds a place, within its cohort.
+func (p *pod) hold(g Group) {
+	c := p.cohort
+	if was := (groupPriority{p.held, p.priority}); p.held != NoGroup {
+		if c.nominees[was] = c.nominees[was].without(p); len(c.nominees[was]) == 0 {
+			delete(c.nominees, was)
+		}
+	}
+	p.held = g
+	if is := (groupPriority{g, p.priority}); g != NoGroup {
+		c.nominees[is] = c.nominees[is].with(p)
+	}
+}
+
+// nominees are nominated pods in the order of their UIDs: those before a pod hold their places against it.
+type nominees []nominee
+
+type nominee struct {
+	*pod
+	uidStart uint64 // tells most pods apart without a look at them
+}
+
+func nomineeOf(p *pod) nominee {
+	var start [8]byte
+	copy(start[:], p.uid)
+	return nominee{p, binary.BigEndian.Uint64(start[:])}
+}
+
+// before returns how many of l are before p.
+func (l nominees) before(p *pod) int {
+	i, _ := slices.BinarySearchFunc(l, nomineeOf(p), func(a, b nominee) int {
+		if a.uidStart != b.uidStart {
+			return cmp.Compare(a.uidStart, b.uidStart)
+		}
+		return cmp.Compare(a.uid, b.uid)
+	})
+	return i
+}
+
+func (l nominees) with(p *pod) nominees { return slices.Insert(l, l.before(p), nomineeOf(p)) }
+
+func (l nominees) without(p *pod) nominees {
+	i := l.before(p)
+	return slices.Delete(l, i, i+1)
 }
 
 // setGroup counts the pod in the group, within its cohort.
@@ -126,7 +172,7 @@ func (p *policy) cohortFor(l *labelSet) *cohort {
 			policy:    p,
 			labels:    l.cohortLabels,
 			placed:    map[groupPriority]int{},
-			nominated: map[*pod]Group{},
+			nominees:  map[groupPriority]nominees{},
 			workloads: map[*workload]int{},
 		}
 		p.cohorts[l.cohortLabels] = c
@@ -134,13 +180,21 @@ func (p *policy) cohortFor(l *labelSet) *cohort {
 	return c
 }
 
-// size is N: how many pods qualify, or what the workload that controls all of them wants, if that is more.
-func (c *cohort) size() int {
-	size := c.qualifying.Len()
-	if len(c.workloads) == 1 {
-		for w := range c.workloads {
-			size = max(size, w.wants())
-		}
+// size is N: how many pods qualify, or what the workload wants that controls all that have a controller, if that is more. A
+// pod that nothing controls, such as one that was released for debugging, says nothing of the workload.
+func (c *cohort) size() int { return max(c.qualifying.Len(), c.wants("", nil)) }
+
+// wants returns how many pods the workload wants that controls all of the cohort's that have a controller and, if it has one,
+// a pod that joins; 0 if there is no such workload or it is not known. joining is what is known of that pod's controller.
+func (c *cohort) wants(controller types.UID, joining *workload) int {
+	if len(c.workloads) == 0 {
+		return joining.wants()
 	}
-	return size
+	for only := range c.workloads {
+		if len(c.workloads) == 1 && (controller == "" || controller == only.uid) {
+			return only.wants()
+		}
+		break
+	}
+	return 0
 }

@@ -54,13 +54,14 @@ type Decision struct {
 
 	spec     *compiledPolicy
 	labels   flatLabels // that the cohort's pods agree on
+	pod      types.UID
 	priority int32
-	// added and removed are the pods that are counted, or not counted, other than the store has them. They are never
-	// changed in place, since copies share them.
-	added, removed []placement
+	// moved are the other pods that a simulation counts elsewhere than the store has them: in a group or, evicted, in none. It
+	// is never changed in place, since copies share it.
+	moved []placement
 }
 
-// placement is a pod in a group.
+// placement is a pod in a group, which may be NoGroup.
 type placement struct {
 	uid   types.UID
 	group Group

@@ -11,7 +11,8 @@
 // The store knows two things of a pod: what its events have shown (observed), and the node that the scheduling cycle
 // has taken for it (reserved). A pod is placed on the observed node, else on the reserved one, and counts there by the
 // node's labels: the node's own once the store knows it, until then those that the scheduling cycle saw. So neither the
-// order in which objects arrive nor an event that comes twice makes a difference.
+// order in which objects of different pods, nodes, policies and workloads arrive nor an event that comes twice makes a
+// difference.
 //
 //	           AddPod             AssumePod              UpdatePod with a node
 //	unknown ----------> pending ------------> reserved ------------------------> bound
@@ -25,7 +26,13 @@
 //	RemovePod leads from everywhere back to unknown.
 //
 // Only active pods count: those that are not finished, are not being deleted and have no scheduling gates. Gates only ever
-// go: once an event or AssumePod has shown a pod without them, an older object does not bring them back.
+// go: once an event or AssumePod has shown a pod without them, an older object does not bring them back. Nor does it unbind a
+// pod that was shown as bound, or revive one that was shown as finished or being deleted. Of all else, such as labels,
+// controller, priority and nominated node, the object that was shown last counts: show those of a pod in their order, as an
+// informer does.
+//
+// A pod is known by its UID; one that never has any, by its namespace and name. A pod without either, as at admission, can be
+// decided about, but not be tracked. The pods of DaemonSets are not governed, and not tracked.
 //
 // # The decision
 //

@@ -13,7 +13,7 @@ func RequireEmpty(t *testing.T, s *Store) {
 	t.Helper()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	state := reflect.ValueOf(s.state).Elem()
+	state := reflect.ValueOf(&s.state).Elem()
 	for i := range state.NumField() {
 		require.Zerof(t, state.Field(i).Len(), "%s: %v", state.Type().Field(i).Name, state.Field(i))
 	}

@@ -1,8 +1,6 @@
 package policystore
 
 import (
-	"errors"
-
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -14,15 +12,8 @@ type node struct {
 	pods   []*pod // placed here, at their nodeIndex
 	// assumed has, of a node that is not known, the labels that it had in the scheduling cycles of pods which are placed here.
 	assumed map[*pod]*flatLabels
-}
-
-var errNoNodeName = errors.New("the node has no name")
-
-func validateNode(obj *v1.Node) error {
-	if obj == nil || obj.Name == "" {
-		return errNoNodeName
-	}
-	return nil
+	// nominees are the pods that are nominated for it.
+	nominees map[*pod]struct{}
 }
 
 // lookedLike notes the labels that the node, if it is not known, had in the scheduling cycle of the pod, which is placed here.
@@ -57,7 +48,7 @@ func (s *state) nodeFor(name string) *node {
 }
 
 func (s *state) tidyNode(n *node) {
-	if !n.known && len(n.pods) == 0 {
+	if !n.known && len(n.pods) == 0 && len(n.nominees) == 0 {
 		delete(s.nodes, n.name)
 	}
 }
@@ -76,7 +67,7 @@ func (s *state) setNode(name string, labels map[string]string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
-	s.holdPlaces(name)
+	s.holdPlaces(n)
 }
 
 func (s *state) removeNode(name string) {
@@ -90,16 +81,14 @@ func (s *state) removeNode(name string) {
 	for _, p := range n.pods {
 		s.settle(p)
 	}
-	s.holdPlaces(name)
+	s.holdPlaces(n)
 	s.tidyNode(n)
 }
 
 // holdPlaces follows a node's change for the pods that are nominated for it.
-func (s *state) holdPlaces(nodeName string) {
-	for p, nominated := range s.nominated {
-		if nominated == nodeName {
-			s.holdPlace(p)
-		}
+func (s *state) holdPlaces(n *node) {
+	for p := range n.nominees {
+		s.holdPlace(p)
 	}
 }
 

@@ -86,7 +86,7 @@ func storeView(s *Store, key types.NamespacedName) string {
 
 func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 	d, governed := x.store.Decide(pod)
-	want := x.oracle.decide(pod)
+	want := x.oracle.decide(pod, nil)
 	if got := spellOut(d, governed); got != want {
 		x.t.Fatalf("decision for pod %s:\n%+v\nwant:\n%+v", pod.UID, got, want)
 	}
@@ -96,15 +96,15 @@ func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 	if !d.Allows(Target) && !d.Allows(Other) {
 		x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, want)
 	}
-	x.checkCouldEvict(pod, d)
+	x.checkCouldEvict(pod, d, moved{})
 	x.checkNodes(d)
 	x.checkSimulation(pod, d, want)
 	return want
 }
 
-func (x *tandem) checkCouldEvict(pod *v1.Pod, d Decision, evicted ...types.UID) {
+func (x *tandem) checkCouldEvict(pod *v1.Pod, d Decision, evicted moved) {
 	for _, group := range []Group{Target, Other} {
-		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group, evicted...) {
+		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group, evicted) {
 			x.t.Fatalf("pod %s could evict in the %s group, when %v are: %t, says the store of %+v", pod.UID, group, evicted, x.store.CouldEvict(d, group), d)
 		}
 	}
@@ -128,25 +128,38 @@ func (x *tandem) checkNodes(d Decision) {
 	}
 }
 
-// checkSimulation evicts one of the other pods in a simulation, and brings it back.
+// checkSimulation evicts one of the other pods in a simulation, and puts it on a node of either group. The pod itself can be
+// neither evicted nor placed.
 func (x *tandem) checkSimulation(pod *v1.Pod, d Decision, want oracleDecision) {
+	must := func(d Decision, want oracleDecision, what string, args ...any) {
+		if got := spellOut(d, true); got != want {
+			x.t.Fatalf("decision for pod %s %s:\n%+v\nwant:\n%+v", pod.UID, fmt.Sprintf(what, args...), got, want)
+		}
+	}
+	must(x.store.WithoutPod(d, pod), want, "without itself")
+	must(x.store.WithPod(d, pod, map[string]string{"pool": "spot"}), want, "with itself")
 	others := sets.List(sets.KeySet(x.oracle.pods).Delete(pod.UID))
 	if len(others) == 0 {
 		return
 	}
 	next, _ := slices.BinarySearch(others, pod.UID)
 	victim := x.oracle.pods[others[next%len(others)]]
-	without := x.oracle.decide(pod, victim.UID)
-	d = x.store.WithoutPod(d, victim)
-	if got := spellOut(d, true); got != without {
-		x.t.Fatalf("decision for pod %s without %s:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, without)
-	}
-	x.checkCouldEvict(pod, d, victim.UID)
-	if without == want {
-		return // the victim had no place to give up
-	}
-	if got := spellOut(x.store.WithPod(d, victim, nil), true); got != want {
-		x.t.Fatalf("decision for pod %s when %s is back:\n%+v\nwant:\n%+v", pod.UID, victim.UID, got, want)
+	without := x.oracle.decide(pod, moved{victim.UID: NoGroup})
+	evicted := x.store.WithoutPod(d, victim)
+	must(evicted, without, "without %s", victim.UID)
+	x.checkCouldEvict(pod, evicted, moved{victim.UID: NoGroup})
+	hadPlace := without != want
+	canGetOne := x.oracle.placedIn(x.oracle.policies[want.policy], victim.UID) == NoGroup && victim.Status.NominatedNodeName == ""
+	for _, labels := range []map[string]string{{"pool": "spot"}, nil} {
+		with := moved{victim.UID: d.GroupOf(labels)}
+		switch {
+		case hadPlace:
+			must(x.store.WithPod(d, victim, labels), want, "with %s, which it counts", victim.UID)
+			must(x.store.WithPod(evicted, victim, labels), x.oracle.decide(pod, with), "when %s is back on %v", victim.UID, labels)
+		case canGetOne:
+			must(x.store.WithPod(d, victim, labels), x.oracle.decide(pod, with), "with %s on %v", victim.UID, labels)
+			must(x.store.WithoutPod(x.store.WithPod(d, victim, labels), victim), want, "when %s has gone again", victim.UID)
+		}
 	}
 }
 
@@ -163,7 +176,7 @@ func spellOut(d Decision, governed bool) oracleDecision {
 
 // checkInside looks for what no method shows: records of what is gone, and lists that differ from what is listed.
 func (x *tandem) checkInside() {
-	st, o := x.store.state, x.oracle
+	st, o := &x.store.state, x.oracle
 	must := func(ok bool, what string, args ...any) {
 		if !ok {
 			x.t.Fatalf("inside the store: "+what, args...)
@@ -173,7 +186,7 @@ func (x *tandem) checkInside() {
 	// There is a record of all that the facts speak of, and of nothing else.
 	nodes, namespaces, workloads, nominated := sets.KeySet(o.nodes), sets.New[string](), sets.KeySet(o.sizes), 0
 	for uid, pod := range o.pods {
-		nodes.Insert(o.placedOn(uid))
+		nodes.Insert(o.placedOn(uid), pod.Status.NominatedNodeName)
 		namespaces.Insert(pod.Namespace)
 		workloads.Insert(controllerOf(pod))
 		if pod.Status.NominatedNodeName != "" {
@@ -192,6 +205,10 @@ func (x *tandem) checkInside() {
 	must(sets.KeySet(st.workloads).Equal(workloads.Delete("")), "workloads: %v, want %v", st.workloads, workloads)
 	must(sets.KeySet(st.namespaces).Equal(namespaces), "namespaces: %v, want %v", st.namespaces, namespaces)
 	must(len(st.nominated) == nominated, "nominated: %v", st.nominated)
+	for p, n := range st.nominated {
+		_, listed := n.nominees[p]
+		must(listed && n.name == o.pods[p.uid].Status.NominatedNodeName, "pod %s: nominated for %s", p.uid, n.name)
+	}
 	for selector := range st.divisions {
 		used := false
 		for _, p := range o.policies {
@@ -220,17 +237,19 @@ func (x *tandem) checkInside() {
 			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.labels] == c, "pod %s: cohort", uid)
 			want := cohorts[c]
 			if want == nil {
-				want = &cohort{placed: map[groupPriority]int{}, nominated: map[*pod]Group{}, workloads: map[*workload]int{}}
+				want = &cohort{placed: map[groupPriority]int{}, nominees: map[groupPriority]nominees{}, workloads: map[*workload]int{}}
 				cohorts[c] = want
 			}
-			want.workloads[p.workload]++
+			if p.workload != nil {
+				want.workloads[p.workload]++
+			}
 			if p.group != NoGroup {
 				want.placed[groupPriority{p.group, p.priority}]++
 			}
-			if st.nominated[p] != "" {
-				want.nominated[p] = NoGroup
-				if p.placed == nil {
-					want.nominated[p] = o.groupOf(o.policies[c.policy.key], st.nominated[p])
+			if node := o.pods[uid].Status.NominatedNodeName; node != "" && p.placed == nil {
+				if g := o.groupOf(o.policies[c.policy.key], node); g != NoGroup {
+					at := groupPriority{g, p.priority}
+					want.nominees[at] = want.nominees[at].with(p)
 				}
 			}
 		}
@@ -253,6 +272,9 @@ func (x *tandem) checkInside() {
 	}
 	for name, n := range st.nodes {
 		must(len(n.pods) == nodePods[n], "node %s: pods %v", name, n.pods)
+		for p := range n.nominees {
+			must(st.nominated[p] == n, "node %s: %s is not nominated for it", name, p.uid)
+		}
 	}
 	for uid, w := range st.workloads {
 		must(w.pods == workloadPods[w], "workload %s: %d pods, want %d", uid, w.pods, workloadPods[w])
@@ -264,13 +286,11 @@ func (x *tandem) checkInside() {
 		for _, c := range p.cohorts {
 			want := cohorts[c]
 			must(want != nil, "policy %s: cohort %q has no pods", key, c.labels)
-			must(maps.Equal(c.workloads, want.workloads) && maps.Equal(c.placed, want.placed) && maps.Equal(c.nominated, want.nominated),
+			must(maps.Equal(c.workloads, want.workloads) && maps.Equal(c.placed, want.placed) && maps.EqualFunc(c.nominees, want.nominees, slices.Equal[nominees]),
 				"policy %s: cohort %q: %v, want %v", key, c.labels, c, want)
 			for w := range c.workloads {
-				if w != nil {
-					_, ok := w.cohorts[c]
-					must(ok, "policy %s: cohort %q is not known to workload %s", key, c.labels, w.uid)
-				}
+				_, ok := w.cohorts[c]
+				must(ok, "policy %s: cohort %q is not known to workload %s", key, c.labels, w.uid)
 			}
 		}
 	}

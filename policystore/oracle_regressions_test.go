@@ -22,8 +22,8 @@ func halfOnSpot() Policy {
 	}
 }
 
-// nominee starts with a waiting pod p and a pod q that is nominated for the node spot, which is not known yet.
-func nominee(t *testing.T) (x *tandem, q *v1.Pod, spot *v1.Node) {
+// nominatedForSpot starts with a waiting pod p and a pod q that is nominated for the node spot, which is not known yet.
+func nominatedForSpot(t *testing.T) (x *tandem, q *v1.Pod, spot *v1.Node) {
 	q = &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", UID: "q"},
 		Status:     v1.PodStatus{NominatedNodeName: "spot"},
@@ -38,7 +38,7 @@ func nominee(t *testing.T) (x *tandem, q *v1.Pod, spot *v1.Node) {
 
 // Nobody was told that q's place had changed group, or was free, so that p kept waiting.
 func TestOracleNominatedNodeChanges(t *testing.T) {
-	x, _, spot := nominee(t)
+	x, _, spot := nominatedForSpot(t)
 	x.addNode(spot)
 	x.check()
 	x.updateNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "spot"}})
@@ -49,7 +49,7 @@ func TestOracleNominatedNodeChanges(t *testing.T) {
 
 // Nobody was told that q, placed on a node that is not known yet, had given up its place.
 func TestOracleNominatedPodIsPlacedElsewhere(t *testing.T) {
-	x, q, spot := nominee(t)
+	x, q, spot := nominatedForSpot(t)
 	x.addNode(spot)
 	x.check()
 	x.assume(q, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "unknown"}})
@@ -64,7 +64,7 @@ func TestOracleNominatedPodIsPlacedElsewhere(t *testing.T) {
 
 // A simulation that took away q's place did not give it back.
 func TestOracleNominatedPodComesBack(t *testing.T) {
-	x, _, spot := nominee(t)
+	x, _, spot := nominatedForSpot(t)
 	x.addNode(spot)
 	x.check() // which evicts q and brings it back
 }

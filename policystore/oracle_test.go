@@ -44,12 +44,21 @@ func newOracle() *oracle {
 	}
 }
 
-// observe notes a pod's event. A bound pod needs no reservation any more, wherever it was.
+// observe notes a pod's event. A bound pod needs no reservation any more, wherever it was. A pod that is none of the
+// store's business is forgotten.
 func (o *oracle) observe(pod *v1.Pod) {
-	o.pods[pod.UID] = gatesGone(pod, o.pods[pod.UID])
+	if pod.UID == "" || isDaemon(pod) {
+		o.remove(pod)
+		return
+	}
+	boundTo := o.boundTo(pod.UID)
+	o.pods[pod.UID] = endedStill(gatesGone(pod, o.pods[pod.UID]), o.pods[pod.UID])
 	o.unseen.Delete(pod.UID)
 	if pod.Spec.NodeName != "" {
 		delete(o.reservations, pod.UID)
+	} else if boundTo != "" {
+		o.pods[pod.UID] = o.pods[pod.UID].DeepCopy()
+		o.pods[pod.UID].Spec.NodeName = boundTo
 	}
 	o.tidyAssumed(pod)
 }
@@ -69,6 +78,9 @@ func (o *oracle) setNode(node *v1.Node) {
 
 // assume notes a reservation. That of a bound pod means nothing.
 func (o *oracle) assume(pod *v1.Pod, node *v1.Node) {
+	if o.pods[pod.UID] == nil && isDaemon(pod) {
+		return
+	}
 	if o.pods[pod.UID] == nil {
 		o.pods[pod.UID] = pod
 		o.unseen.Insert(pod.UID)
@@ -91,6 +103,28 @@ func gatesGone(pod, seen *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.SchedulingGates = nil
 	return pod
+}
+
+// endedStill returns the pod as finished or being deleted if it was seen so: it never comes back.
+func endedStill(pod, seen *v1.Pod) *v1.Pod {
+	if seen == nil || !hasEnded(seen) || hasEnded(pod) {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.Status.Phase, pod.DeletionTimestamp = seen.Status.Phase, seen.DeletionTimestamp
+	return pod
+}
+
+func hasEnded(pod *v1.Pod) bool {
+	finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	return finished || pod.DeletionTimestamp != nil
+}
+
+// isDaemon reports whether a DaemonSet controls the pod.
+func isDaemon(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.APIVersion == "apps/v1" && owner.Kind == "DaemonSet" && owner.Controller != nil && *owner.Controller
+	})
 }
 
 func (o *oracle) forget(pod *v1.Pod) {
@@ -252,17 +286,15 @@ func (o *oracle) selecting(pod *v1.Pod) []oraclePolicy {
 
 func (o *oracle) governing(pod *v1.Pod) (p oraclePolicy, governed bool) {
 	selecting := o.selecting(pod)
-	if len(selecting) == 0 {
+	if len(selecting) == 0 || isDaemon(pod) {
 		return oraclePolicy{}, false
 	}
 	return selecting[0], true
 }
 
 func isActive(pod *v1.Pod) bool {
-	finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	terminating := pod.DeletionTimestamp != nil
 	gated := len(pod.Spec.SchedulingGates) > 0
-	return !finished && !terminating && !gated
+	return !hasEnded(pod) && !gated
 }
 
 // qualifying returns the pods of a cohort that count.
@@ -323,15 +355,18 @@ func priorityOf(pod *v1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// size is N: how many pods there are or, if that is more, how many the workload wants that controls all of them.
+// size is N: how many pods there are or, if that is more, how many the workload wants that controls all of them that
+// have a controller.
 func (o *oracle) size(pods []*v1.Pod) int {
-	workload := controllerOf(pods[0])
+	workloads := sets.New[types.UID]()
 	for _, pod := range pods {
-		if controllerOf(pod) != workload {
-			return len(pods)
-		}
+		workloads.Insert(controllerOf(pod))
 	}
-	return max(len(pods), o.sizes[workload])
+	workloads.Delete("")
+	if workloads.Len() != 1 {
+		return len(pods)
+	}
+	return max(len(pods), o.sizes[workloads.UnsortedList()[0]])
 }
 
 // controllerOf returns the UID of the pod's controller, or "".
@@ -354,8 +389,11 @@ type oracleDecision struct {
 	allowsTarget, allowsOther                bool
 }
 
-// decide takes the decision for a pod, as if the evicted ones had no place, but were still to be counted.
-func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
+// moved are pods that a simulation has in another group than the cluster, evicted ones in NoGroup.
+type moved map[types.UID]Group
+
+// decide takes the decision for a pod, as if others had been moved. Evicted ones are still to be counted.
+func (o *oracle) decide(pod *v1.Pod, moved moved) oracleDecision {
 	pod = o.known(pod)
 	p, governed := o.governing(pod)
 	if !governed {
@@ -364,7 +402,9 @@ func (o *oracle) decide(pod *v1.Pod, evicted ...types.UID) oracleDecision {
 	others := slices.DeleteFunc(o.qualifying(p, p.cohortOf(pod)), func(other *v1.Pod) bool { return other.UID == pod.UID })
 	var in [3]int // by Group
 	for _, other := range others {
-		if !slices.Contains(evicted, other.UID) {
+		if group, ok := moved[other.UID]; ok {
+			in[group]++
+		} else {
 			in[o.placedIn(p, other.UID)]++
 			in[o.heldBy(other, p, pod)]++
 		}
@@ -396,14 +436,14 @@ func (d oracleDecision) allows(group Group) bool {
 
 // couldEvict reports whether the group would be open to the pod without the placed pods of lower priority, and those that
 // are evicted already.
-func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted ...types.UID) bool {
-	lower := evicted
+func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted moved) bool {
+	lower := maps.Clone(evicted)
 	for uid, other := range o.pods {
 		if o.placedOn(uid) != "" && priorityOf(other) < priorityOf(o.known(pod)) {
-			lower = append(lower, uid)
+			lower[uid] = NoGroup
 		}
 	}
-	return o.decide(pod, lower...).allows(group)
+	return o.decide(pod, lower).allows(group)
 }
 
 // refuses reports whether AssumePod must return a QuotaError: the pod counts and is not bound, and its policy does not
@@ -418,7 +458,7 @@ func (o *oracle) refuses(pod *v1.Pod, node *v1.Node) bool {
 	if group == NoGroup {
 		group = p.groupOf(node.Labels)
 	}
-	return !o.decide(pod).allows(group)
+	return !o.decide(pod, nil).allows(group)
 }
 
 // view is what PolicyInfo must say of a policy: a line for each cohort, and one for the policies that overrule it.

@@ -240,7 +240,12 @@ func (w *world) deliverSome() {
 func (w *world) repeatSome() {
 	switch w.pick("kind", 4) {
 	case 0:
-		w.pods.repeat(choose(w.pick, "pod", w.podNames...))
+		name := choose(w.pick, "pod", w.podNames...)
+		if pod := w.pods.shown[name]; pod != nil && w.pick("older", 3) == 2 {
+			w.updatePod(nil, choose(w.pick, "version", w.versionsOf(pod)...))
+		} else {
+			w.pods.repeat(name)
+		}
 	case 1:
 		w.policies.repeat(choose(w.pick, "policy", w.policyNames...).String())
 	case 2:
@@ -460,6 +465,7 @@ func (w *world) newOwners() []metav1.OwnerReference {
 		[]metav1.OwnerReference{{UID: "rs1", Controller: new(true)}},
 		[]metav1.OwnerReference{{UID: "rs1"}, {UID: "rs2", Controller: new(true)}},
 		[]metav1.OwnerReference{{UID: "rs2"}},
+		[]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: new(true)}},
 	)
 }
 
@@ -497,13 +503,28 @@ func (w *world) schedulerPod() *v1.Pod {
 	return versions[len(versions)-1-w.pick("how old", min(3, len(versions)))]
 }
 
+// versionsOf returns the states that the pod was in.
+func (w *world) versionsOf(pod *v1.Pod) []*v1.Pod {
+	var versions []*v1.Pod
+	for _, version := range w.versions[pod.Namespace+"/"+pod.Name] {
+		if version.UID == pod.UID {
+			versions = append(versions, version)
+		}
+	}
+	return versions
+}
+
 // strangers are pods to decide about whether the store knows them or not.
 func (w *world) strangers() []*v1.Pod {
 	stranger := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: "stranger", UID: "stranger", Labels: map[string]string{"app": "web", "tier": "x"},
 		OwnerReferences: []metav1.OwnerReference{{UID: "rs1", Controller: new(true)}},
 	}}
-	pods := []*v1.Pod{stranger}
+	nobody := stranger.DeepCopy()
+	nobody.Name, nobody.UID = "", ""
+	daemon := stranger.DeepCopy()
+	daemon.UID, daemon.OwnerReferences = "daemon", []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: new(true)}}
+	pods := []*v1.Pod{stranger, nobody, daemon}
 	for _, name := range w.podNames {
 		if versions := w.versions[name]; len(versions) > 0 {
 			pods = append(pods, versions[len(versions)-1])

@@ -2,6 +2,7 @@ package policystore
 
 import (
 	"hash/maphash"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,14 +17,15 @@ type pod struct {
 	workload *workload // nil if nothing controls the pod
 
 	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. ended: it is finished or being deleted.
-	// gated: all that was seen of it, by events and by AssumePod, had scheduling gates; these only ever go. The pod is
-	// placed on the observed node, else on the reserved one.
+	// gated: all that was seen of it, by events and by AssumePod, had scheduling gates. The pod is placed on the observed
+	// node, else on the reserved one. A pod that has ended, has lost its gates or was observed on a node stays so.
 	seen, ended, gated bool
 	observed, reserved *node
 
 	// The contribution: where the pod is listed and counted. Undoing it needs nothing else.
 	cohort *cohort
 	group  Group
+	held   Group // in which it holds a place as a nominated pod
 	placed *node
 
 	labelSetIndex, nodeIndex int
@@ -54,13 +56,23 @@ func factsOf(obj *v1.Pod) podFacts {
 	return f
 }
 
-// uidOf is the pod's identity. Unit tests may leave the UID out; the name then stands for it.
+// uidOf is the pod's identity: its UID or, if it has none, as in unit tests, its namespace and name. A pod without either,
+// as at admission, has no identity, which is empty: it is none of the tracked ones.
 func uidOf(obj *v1.Pod) types.UID {
-	if obj.UID != "" {
-		return obj.UID
+	if obj.UID == "" && obj.Name != "" {
+		return types.UID(obj.Namespace + "/" + obj.Name)
 	}
-	return types.UID(obj.Namespace + "/" + obj.Name)
+	return obj.UID
 }
+
+// ofDaemonSet reports whether a DaemonSet controls the pod, which has decided on its node. No policy governs such a pod.
+func ofDaemonSet(obj *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/")
+}
+
+// untracked reports whether the store keeps nothing of what the object shows.
+func untracked(obj *v1.Pod) bool { return uidOf(obj) == "" || ofDaemonSet(obj) }
 
 // ended reports whether the pod is finished or being deleted.
 func ended(pod *v1.Pod) bool {
@@ -73,15 +85,19 @@ func gated(pod *v1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 // hasPod reports whether the pod object tells nothing new.
 func (s *state) hasPod(obj *v1.Pod) bool {
 	p := s.pods[uidOf(obj)]
-	if p == nil {
-		return false
+	if p == nil || ofDaemonSet(obj) {
+		return p == nil && untracked(obj)
 	}
 	f := factsOf(obj)
-	return p.seen && p.ended == f.ended && (!p.gated || f.gated) && nameOf(p.observed) == f.nodeName && s.nominated[p] == f.nominated &&
-		p.priority == f.priority && p.workload.id() == f.workload && p.labelSet.labels.equal(obj.Labels)
+	return p.seen && (p.ended || !f.ended) && (!p.gated || f.gated) && (f.nodeName == "" || f.nodeName == nameOf(p.observed)) &&
+		nameOf(s.nominated[p]) == f.nominated && p.priority == f.priority && p.workload.id() == f.workload && p.labelSet.labels.equal(obj.Labels)
 }
 
 func (s *state) observePod(obj *v1.Pod) {
+	if untracked(obj) {
+		s.removePod(uidOf(obj)) // a DaemonSet may adopt it
+		return
+	}
 	p := s.pods[uidOf(obj)]
 	if p == nil {
 		p = s.addPod(obj)
@@ -91,17 +107,16 @@ func (s *state) observePod(obj *v1.Pod) {
 	if !p.labelSet.labels.equal(obj.Labels) {
 		s.setLabelSet(p, s.labelSetFor(obj))
 	}
-	if p.workload.id() != f.workload || p.priority != f.priority || s.nominated[p] != f.nominated {
+	if p.workload.id() != f.workload || p.priority != f.priority || nameOf(s.nominated[p]) != f.nominated {
 		s.leaveCohort(p) // which counts the pod by these
 		s.setWorkload(p, f.workload)
 		s.setNominated(p, f.nominated)
 		p.priority = f.priority
 	}
 	p.seen = true
-	p.ended, p.gated = f.ended, p.gated && f.gated
-	p.observed = s.nodeFor(f.nodeName)
-	if p.observed != nil {
-		p.reserved = nil // bound: the reservation has ended, wherever it was
+	p.ended, p.gated = p.ended || f.ended, p.gated && f.gated
+	if f.nodeName != "" {
+		p.observed, p.reserved = s.nodeFor(f.nodeName), nil // bound: the reservation has ended, wherever it was
 	}
 	s.settle(p)
 	s.tidyCohort(was)
@@ -181,6 +196,9 @@ func (s *state) assumePod(obj *v1.Pod, node *v1.Node) error {
 // pod has lost its gates.
 func (s *state) reserve(obj *v1.Pod, node *v1.Node) {
 	p := s.pods[uidOf(obj)]
+	if p == nil && ofDaemonSet(obj) {
+		return
+	}
 	if p == nil {
 		p = s.addPod(obj)
 	}
@@ -254,10 +272,17 @@ func (s *state) settle(p *pod) {
 
 // setNominated notes the pod's nominated node; an empty name stands for none. The pod must not be in a cohort.
 func (s *state) setNominated(p *pod, nodeName string) {
-	if nodeName == "" {
+	if old := s.nominated[p]; old != nil {
+		delete(old.nominees, p)
 		delete(s.nominated, p)
-	} else {
-		s.nominated[p] = nodeName
+		s.tidyNode(old)
+	}
+	if n := s.nodeFor(nodeName); n != nil {
+		if n.nominees == nil {
+			n.nominees = map[*pod]struct{}{}
+		}
+		n.nominees[p] = struct{}{}
+		s.nominated[p] = n
 	}
 }
 

@@ -181,6 +181,14 @@ func (s *state) setLabelSet(p *pod, l *labelSet) {
 
 // governingFor returns the policy that governs a pod that is not tracked, or nil.
 func (s *state) governingFor(obj *v1.Pod) *policy {
+	if ofDaemonSet(obj) {
+		return nil
+	}
+	return s.selecting(obj)
+}
+
+// selecting returns the first of the policies that select the pod, or nil.
+func (s *state) selecting(obj *v1.Pod) *policy {
 	ns := s.namespaces[obj.Namespace]
 	if ns == nil {
 		return nil

@@ -9,32 +9,25 @@ import (
 
 // WithoutPod returns the decision as it would be if the other pod, which is placed, were evicted: its place is free. The
 // cohort keeps its size, since the evicted pod's workload replaces it. The other pod must be known to the store, and of
-// the same cohort; else the decision is returned as it is. Take the decision anew if pods were placed since: it is not
-// known which of them it counts.
+// the same cohort, and not the decision's own; else the decision is returned as it is. Take the decision anew if pods were
+// placed since: it is not known which of them it counts.
 func (s *Store) WithoutPod(d Decision, other *v1.Pod) Decision {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	p := s.state.ofCohort(d, other)
-	if p == nil || indexOf(d.removed, p) >= 0 {
+	if p == nil {
 		return d
 	}
-	at := placement{p.uid, p.group}
-	if i := indexOf(d.added, p); i >= 0 {
-		at = d.added[i]
+	if g := s.state.groupIn(d, p); g != NoGroup && d.placed(g) > 0 {
+		return d.move(p, g, NoGroup)
 	}
-	if at.group == NoGroup || d.placed(at.group) == 0 {
-		return d
-	}
-	d.removed = append(slices.Clip(d.removed), at)
-	d.count(at.group, -1)
-	d.conclude()
 	return d
 }
 
 // WithPod returns the decision as it would be if the other pod were placed on a node with the given labels. A pod that
-// the decision has judged already, being placed or nominated, is not counted twice; one that WithoutPod took away comes
-// back. The other pod must be known to the store, and of the same cohort; else the decision is returned as it is. Take the
-// decision anew if pods were placed since.
+// the decision has judged already, being placed or nominated, stays as it was judged, unless WithoutPod has taken it away. The
+// other pod must be known to the store, and of the same cohort, and not the decision's own; else the decision is returned
+// as it is. Take the decision anew if pods were placed since.
 func (s *Store) WithPod(d Decision, other *v1.Pod, nodeLabels map[string]string) Decision {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -42,31 +35,50 @@ func (s *Store) WithPod(d Decision, other *v1.Pod, nodeLabels map[string]string)
 	if p == nil {
 		return d
 	}
-	at := placement{p.uid, d.GroupOf(nodeLabels)}
-	if i := indexOf(d.removed, p); i >= 0 {
-		at = d.removed[i]
-		d.removed = slices.Concat(d.removed[:i], d.removed[i+1:])
-	} else if p.group != NoGroup || s.state.nominated[p] != "" || indexOf(d.added, p) >= 0 {
+	evicted := slices.Contains(d.moved, placement{p.uid, NoGroup})
+	judged := s.state.groupIn(d, p) != NoGroup || s.state.nominated[p] != nil
+	if judged && !evicted {
 		return d
-	} else {
-		d.added = append(slices.Clip(d.added), at)
 	}
-	d.count(at.group, +1)
-	d.conclude()
-	return d
+	return d.move(p, NoGroup, d.GroupOf(nodeLabels))
 }
 
-// ofCohort returns the pod if it is tracked and of the decision's cohort, else nil.
+// ofCohort returns the pod if it is tracked and another pod of the decision's cohort, else nil.
 func (s *state) ofCohort(d Decision, obj *v1.Pod) *pod {
 	p := s.pods[uidOf(obj)]
-	if p == nil || p.cohort == nil || p.cohort != s.cohort(d.CohortID()) {
+	if p == nil || p.uid == d.pod || p.cohort == nil || p.cohort != s.cohort(d.CohortID()) {
 		return nil
 	}
 	return p
 }
 
-func indexOf(placements []placement, p *pod) int {
-	return slices.IndexFunc(placements, func(at placement) bool { return at.uid == p.uid })
+// groupIn returns the group in which the decision counts the other pod, NoGroup if in none.
+func (s *state) groupIn(d Decision, p *pod) Group {
+	if i := d.indexOfMoved(p); i >= 0 {
+		return d.moved[i].group
+	}
+	if p.group == NoGroup && s.holdsAgainst(p, d) {
+		return p.held
+	}
+	return p.group
+}
+
+// move counts the other pod in another group; either may be NoGroup.
+func (d Decision) move(p *pod, from, to Group) Decision {
+	d.moved = slices.Clone(d.moved)
+	if i := d.indexOfMoved(p); i >= 0 {
+		d.moved[i].group = to
+	} else {
+		d.moved = append(d.moved, placement{p.uid, to})
+	}
+	d.count(from, -1)
+	d.count(to, +1)
+	d.conclude()
+	return d
+}
+
+func (d Decision) indexOfMoved(p *pod) int {
+	return slices.IndexFunc(d.moved, func(at placement) bool { return at.uid == p.uid })
 }
 
 // CouldEvict reports whether the group holds so many pods of the same cohort with a lower priority that without them the
@@ -85,9 +97,16 @@ func (s *Store) CouldEvict(d Decision, g Group) bool {
 			lower += pods
 		}
 	}
-	for _, at := range d.removed {
-		if p := s.state.pods[at.uid]; p != nil && p.cohort == c && p.group == g && p.priority < d.priority {
+	for _, at := range d.moved {
+		p := s.state.pods[at.uid]
+		if p == nil || p.cohort != c || p.priority >= d.priority {
+			continue
+		}
+		if p.group == g {
 			lower--
+		}
+		if at.group == g {
+			lower++
 		}
 	}
 	return d.placed(g)-lower < d.Quota(g)

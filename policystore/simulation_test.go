@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,6 +50,56 @@ func TestSimulationFollowsTheCohort(t *testing.T) {
 		assert.Equal(t, []int{1, 0}, []int{d.Managed, without.Managed}, name)
 		assert.Equal(t, d.Managed, w.WithPod(without, low, spot).Managed, name)
 	}
+}
+
+func TestAPodCanBeMovedInASimulation(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "50%"))
+	pods := w.create(2, onNode("m1"))
+	w.create(1, onNode("o1"))
+	pod := w.pods[w.create(1)[0]]
+	counts := func(d policystore.Decision) []int { return []int{d.Managed, d.Other} }
+	d, _ := w.Decide(pod)
+	require.Equal(t, []int{2, 1}, counts(d))
+	require.False(t, d.Allows(target))
+
+	moved := d
+	for _, step := range []struct {
+		labels map[string]string
+		want   []int
+	}{{nil, []int{1, 2}}, {spot, []int{2, 1}}, {nil, []int{1, 2}}} {
+		moved = w.WithoutPod(moved, w.pods[pods[0]])
+		moved = w.WithPod(moved, w.pods[pods[0]], step.labels)
+		assert.Equal(t, step.want, counts(moved))
+	}
+	assert.True(t, moved.Allows(target))
+	assert.Equal(t, []int{2, 1}, counts(d), "the decision that it started from")
+}
+
+func TestTheDecisionsOwnPodIsNotCountedInASimulation(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "50%"))
+	placed := w.create(2, onNode("m1"))
+	pending, nominated := w.create(1)[0], w.create(1, nominatedFor("m1"))[0]
+	for _, name := range []string{placed[0], pending, nominated, "untracked"} {
+		pod := newPod(name)
+		d, _ := w.Decide(pod)
+		assert.Equal(t, d, w.WithPod(d, pod, spot), name)
+		assert.Equal(t, d, w.WithoutPod(d, pod), name)
+	}
+}
+
+// The scheduler knows of a nomination before its event has arrived.
+func TestANominationThatIsOnItsWayHoldsAPlaceInASimulation(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "1"))
+	pods := w.create(2)
+	d, _ := w.Decide(w.pods[pods[0]])
+	require.True(t, d.Allows(target))
+	d = w.WithPod(d, newPod(pods[1], nominatedFor("m1")), spot)
+	assert.False(t, d.Allows(target))
+
+	w.update(nominatedFor("m1"), pods[1])
+	d, _ = w.Decide(w.pods[pods[0]])
+	again := w.WithPod(d, w.pods[pods[1]], spot)
+	assert.Equal(t, 1, again.Managed, "it is counted once")
 }
 
 func TestSimulationLeavesOtherPodsOut(t *testing.T) {

@@ -15,22 +15,24 @@ type state struct {
 	// divisions has those that were asked for, by their node selectors, as long as a policy has these.
 	divisions map[string]*division
 	// nominated has the nominated node of the pods that have one: few, and for a short time.
-	nominated map[*pod]string
+	nominated map[*pod]*node
 
 	// touched collects the policies whose counts or spec the current operation changes.
 	touched []*policy
 }
 
-func newState() *state {
-	return &state{
-		policies:   map[types.NamespacedName]*policy{},
-		namespaces: map[string]*namespace{},
-		nodes:      map[string]*node{},
-		workloads:  map[types.UID]*workload{},
-		pods:       map[types.UID]*pod{},
-		divisions:  map[string]*division{},
-		nominated:  map[*pod]string{},
+// init makes the zero state ready to be written to. It can be read as it is.
+func (s *state) init() {
+	if s.pods != nil {
+		return
 	}
+	s.policies = map[types.NamespacedName]*policy{}
+	s.namespaces = map[string]*namespace{}
+	s.nodes = map[string]*node{}
+	s.workloads = map[types.UID]*workload{}
+	s.pods = map[types.UID]*pod{}
+	s.divisions = map[string]*division{}
+	s.nominated = map[*pod]*node{}
 }
 
 func (s *state) touch(p *policy) {

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Store tracks policies, nodes and pods, and decides where pods go. All methods are safe for concurrent use; none blocks
+// Store tracks policies, nodes and pods, and decides where pods go. The zero Store is empty and ready for use. All methods are safe for concurrent use; none blocks
 // for anything but the store's own lock. Pods and nodes that are passed in are read, never changed or kept; policies are
 // kept, and must not be changed any more.
 type Store struct {
 	// mu guards state. While it is held nothing is called that takes another lock but those of the cohorts' sets.
 	mu    sync.RWMutex
-	state *state
+	state state
 
 	subscribersMu sync.RWMutex // guards the two below
 	subscribers   map[int]func(types.NamespacedName)
@@ -30,16 +30,22 @@ var errNoReason = errors.New("rejected for no given reason")
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{state: newState(), subscribers: map[int]func(types.NamespacedName){}}
+	return &Store{}
 }
 
 // Subscribe arranges for changed to be called with the key of a policy each time that its spec, its cohorts or their
 // counts have changed; also when it was set or removed. It is called after the change, by whoever made it and without
 // the store's lock, perhaps by several at once: so it must be quick and safe for concurrent use, and may read the store.
-// The returned function ends the subscription; a call under way may still end after it.
+// The returned function ends the subscription; a call under way may still end after it. A nil function is never called.
 func (s *Store) Subscribe(changed func(policy types.NamespacedName)) (cancel func()) {
+	if changed == nil {
+		return func() {}
+	}
 	s.subscribersMu.Lock()
 	defer s.subscribersMu.Unlock()
+	if s.subscribers == nil {
+		s.subscribers = map[int]func(types.NamespacedName){}
+	}
 	id := s.nextID
 	s.nextID++
 	s.subscribers[id] = changed
@@ -66,7 +72,8 @@ func (s *Store) update(operation func(*state)) {
 func (s *Store) apply(operation func(*state)) []*policy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	operation(s.state)
+	s.state.init()
+	operation(&s.state)
 	touched := s.state.touched
 	s.state.touched = nil
 	for _, pol := range touched {
@@ -79,7 +86,7 @@ func (s *Store) apply(operation func(*state)) []*policy {
 func (s *Store) has(known func(*state) bool) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return known(s.state)
+	return known(&s.state)
 }
 
 // SetPolicy adds a policy or replaces the one of the same name. Counts follow at once; pods that are placed stay where
@@ -105,9 +112,10 @@ func (s *Store) RemovePolicy(key types.NamespacedName) {
 	s.update(func(st *state) { st.removePolicy(key) })
 }
 
-// AddNode makes a node known: the pods on it count from now on, also those that were there before.
+// AddNode makes a node known: the pods on it count from now on, also those that were there before. A node without a name
+// is ignored.
 func (s *Store) AddNode(node *v1.Node) {
-	if !s.has(func(st *state) bool { return st.hasNode(node) }) {
+	if node.Name != "" && !s.has(func(st *state) bool { return st.hasNode(node) }) {
 		s.update(func(st *state) { st.setNode(node.Name, node.Labels) })
 	}
 }
@@ -122,13 +130,13 @@ func (s *Store) RemoveNode(name string) {
 
 // SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants: see
 // [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of the cohort's pods. A size out of 0 to
-// [math.MaxInt32] is not known, as after RemoveWorkload.
+// [math.MaxInt32] is not known, as after RemoveWorkload. An empty UID is ignored, since no pod can name it.
 func (s *Store) SetWorkloadSize(uid types.UID, size int) {
 	if !isSize(size) {
 		s.RemoveWorkload(uid)
 		return
 	}
-	if !s.has(func(st *state) bool { return st.hasWorkloadSize(uid, size) }) {
+	if uid != "" && !s.has(func(st *state) bool { return st.hasWorkloadSize(uid, size) }) {
 		s.update(func(st *state) { st.setWorkloadSize(uid, size) })
 	}
 }
@@ -138,8 +146,9 @@ func (s *Store) RemoveWorkload(uid types.UID) {
 	s.update(func(st *state) { st.setWorkloadSize(uid, -1) })
 }
 
-// AddPod takes in a pod as the API server shows it. A pod is known by its UID; one without UID, as in unit tests, by its
-// name.
+// AddPod takes in a pod as the API server shows it. A pod is known by its UID; one that never has any, as in unit tests, by
+// its name. A pod without UID and name, as at admission, is ignored, and so are the pods of DaemonSets, which no policy
+// governs.
 func (s *Store) AddPod(pod *v1.Pod) {
 	if !s.has(func(st *state) bool { return st.hasPod(pod) }) {
 		s.update(func(st *state) { st.observePod(pod) })
@@ -177,10 +186,11 @@ func (s *Store) RemovePodNamed(key types.NamespacedName) {
 // check and reservation are one step, so that of two pods only one gets the last place.
 //
 // The node is given as the scheduling cycle sees it. If the store does not know it, these labels decide where the pod may go
-// and where it counts, bound or not, until AddNode tells of the node's own. A node without a name is an error.
+// and where it counts, bound or not, until AddNode tells of the node's own. A node without a name is an error, and so is a
+// pod without UID and name. For the pod of a DaemonSet nothing is reserved.
 func (s *Store) AssumePod(pod *v1.Pod, node *v1.Node) (err error) {
-	if err := validateNode(node); err != nil {
-		return fmt.Errorf("assuming pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if err := validateReservation(pod, node); err != nil {
+		return err
 	}
 	s.update(func(st *state) { err = st.assumePod(pod, node) })
 	return err
@@ -188,11 +198,22 @@ func (s *Store) AssumePod(pod *v1.Pod, node *v1.Node) (err error) {
 
 // ForceAssumePod is AssumePod without the check, for where a Strict policy is not enforced, or pods are taken to be gone.
 func (s *Store) ForceAssumePod(pod *v1.Pod, node *v1.Node) error {
-	if err := validateNode(node); err != nil {
-		return fmt.Errorf("assuming pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if err := validateReservation(pod, node); err != nil {
+		return err
 	}
 	s.update(func(st *state) { st.reserve(pod, node) })
 	return nil
+}
+
+func validateReservation(pod *v1.Pod, node *v1.Node) error {
+	switch {
+	case uidOf(pod) == "":
+		return fmt.Errorf("reserving a node for a pod of namespace %q: the pod has neither UID nor name", pod.Namespace)
+	case node == nil || node.Name == "":
+		return fmt.Errorf("reserving a node for pod %s/%s: the node has no name", pod.Namespace, pod.Name)
+	default:
+		return nil
+	}
 }
 
 // ConfirmPod moves a pod's reservation to the node that the pod is bound to, as the API server has said when it was asked,
@@ -223,6 +244,13 @@ func (s *Store) Decide(pod *v1.Pod) (d Decision, governed bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.decide(pod)
+}
+
+// WhyNotGoverned says in words why no policy governs the pod, which is judged as by Decide; it is empty if one does.
+func (s *Store) WhyNotGoverned(pod *v1.Pod) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.whyNotGoverned(pod)
 }
 
 // Policy returns what the store knows of a policy, and whether it is there.

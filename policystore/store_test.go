@@ -343,16 +343,18 @@ func TestWantedSize(t *testing.T) {
 		// The sizes of the cohort without and with the next pod.
 		without, with int
 	}{
-		"more than there are":       {10, pods{rs, rs}, rs, 10, 10},
-		"fewer than there are":      {2, pods{rs, rs}, rs, 2, 3},
-		"none, being scaled down":   {0, pods{rs, rs}, rs, 2, 3},
-		"the first pod":             {10, nil, rs, 0, 10},
-		"the first pod of no one":   {10, nil, orphan, 0, 1},
-		"another's pod is there":    {10, pods{rs, other}, rs, 2, 3},
-		"no one's pod is there":     {10, pods{rs, orphan}, rs, 2, 3},
-		"another's pod comes":       {10, pods{rs, rs}, other, 10, 3},
-		"no one's pod comes":        {10, pods{rs, rs}, orphan, 10, 3},
-		"what is wanted is unknown": {10, pods{unknown}, unknown, 1, 2},
+		"more than there are":        {10, pods{rs, rs}, rs, 10, 10},
+		"fewer than there are":       {2, pods{rs, rs}, rs, 2, 3},
+		"none, being scaled down":    {0, pods{rs, rs}, rs, 2, 3},
+		"the first pod":              {10, nil, rs, 0, 10},
+		"the first pod of no one":    {10, nil, orphan, 0, 1},
+		"another's pod is there":     {10, pods{rs, other}, rs, 2, 3},
+		"no one's pod is there":      {10, pods{rs, orphan}, rs, 10, 10},
+		"another's pod comes":        {10, pods{rs, rs}, other, 10, 3},
+		"no one's pod comes":         {10, pods{rs, rs}, orphan, 10, 10},
+		"only no one's pod is there": {10, pods{orphan}, rs, 1, 10},
+		"two workloads' pods are":    {10, pods{rs, other}, orphan, 2, 3},
+		"what is wanted is unknown":  {10, pods{unknown}, unknown, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, must(policystore.Strict, "40%"))

@@ -129,8 +129,8 @@ func (s *Store) RemoveNode(name string) {
 }
 
 // SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants: see
-// [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of the cohort's pods. A size out of 0 to
-// [math.MaxInt32] is not known, as after RemoveWorkload. An empty UID is ignored, since no pod can name it.
+// [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of its pods that have a controller. A
+// size out of 0 to [math.MaxInt32] is not known, as after RemoveWorkload. An empty UID is ignored, since no pod can name it.
 func (s *Store) SetWorkloadSize(uid types.UID, size int) {
 	if !isSize(size) {
 		s.RemoveWorkload(uid)

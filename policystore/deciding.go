@@ -1,8 +1,6 @@
 package policystore
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -75,8 +73,8 @@ func (s *state) whyNotGoverned(obj *v1.Pod) string {
 	if _, governed := s.decide(obj); governed {
 		return ""
 	}
-	if pol := s.selecting(obj); pol != nil && ofDaemonSet(obj) {
-		return fmt.Sprintf("policy %s selects it, but a DaemonSet controls it, which has decided on its node", pol.key)
+	if s.selecting(obj) == nil {
+		return "no valid policy selects it"
 	}
-	return "no valid policy selects it"
+	return "a DaemonSet controls it, which has decided on its node"
 }

@@ -70,7 +70,7 @@ func TestPodsOfDaemonSetsAreNotGoverned(t *testing.T) {
 		pod := newPod(name, ofDaemonSet)
 		_, is := w.Decide(pod)
 		assert.False(t, is)
-		assert.Equal(t, "policy default/web selects it, but a DaemonSet controls it, which has decided on its node", w.WhyNotGoverned(pod))
+		assert.Equal(t, "a DaemonSet controls it, which has decided on its node", w.WhyNotGoverned(pod))
 		require.NoError(t, w.AssumePod(pod, w.nodes["m1"]))
 		require.NoError(t, w.ForceAssumePod(pod, w.nodes["m1"]))
 		assert.False(t, w.IsAssumed(pod))

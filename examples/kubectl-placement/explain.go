@@ -144,6 +144,8 @@ func relation(s *survey, info policystore.PolicyInfo, pod *v1.Pod) Relation {
 	case governed:
 		by, _ := s.Policy(d.Policy)
 		r.Why = fmt.Sprintf("selects it, but %s governs it, %s", d.Policy, precedence(by.Policy, info.Policy))
+	default:
+		r.Why = "selects it, but " + s.WhyNotGoverned(pod)
 	}
 	return r
 }

@@ -33,6 +33,7 @@ func TestGolden(t *testing.T) {
 		{"explain-pending.txt", "explain pod web-2-z --from " + dump, succeeded},
 		{"explain-pending.json", "explain pod web-2-z --from " + dump + " -o json", succeeded},
 		{"explain-placed.yaml", "explain pod/db-0 -n shop --from " + dump + " -o yaml", succeeded},
+		{"explain-daemon.txt", "explain pod/agent-x -n shop --from " + dump, succeeded},
 		{"explain-placed.txt", "explain pod db-0 -A --from " + dump, succeeded},
 		{"explain-finished.txt", "explain po web-1-c --from " + dump, succeeded},
 		{"explain-waiting.txt", "explain pod api-1 --from " + dump, succeeded},

@@ -45,6 +45,18 @@ type Workload struct {
 	Pods      int    `json:"pods"`
 }
 
+// workloadOf returns what controls the pod, with no pods yet.
+func workloadOf(pod *v1.Pod) Workload {
+	w := Workload{Namespace: pod.Namespace}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		w.Workload = owner.Kind + "/" + owner.Name
+	}
+	return w
+}
+
+// sameAs reports whether both are of the same object, with however many pods.
+func (w Workload) sameAs(o Workload) bool { return w.Namespace == o.Namespace && w.Workload == o.Workload }
+
 // survey is a world in the eyes of a store: what it knows of the policies, and the cohort of each pod that counts.
 type survey struct {
 	*policystore.Store
@@ -100,11 +112,8 @@ func (s *survey) node(name string) *v1.Node {
 
 // count adds the pod to the workload that it belongs to.
 func count(list []Workload, pod *v1.Pod) []Workload {
-	w := Workload{Namespace: pod.Namespace}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		w.Workload = owner.Kind + "/" + owner.Name
-	}
-	i := slices.IndexFunc(list, func(o Workload) bool { return o.Namespace == w.Namespace && o.Workload == w.Workload })
+	w := workloadOf(pod)
+	i := slices.IndexFunc(list, w.sameAs)
 	if i < 0 {
 		i, list = len(list), append(list, w)
 	}

@@ -36,7 +36,7 @@ type Outcome struct {
 	// Decisions are about the pending pods that a policy governs, in the order in which they are placed.
 	Decisions []Decision `json:"decisions"`
 	// Ungoverned are the pods that no policy governs.
-	Ungoverned []Workload `json:"ungoverned"`
+	Ungoverned []Ungoverned `json:"ungoverned"`
 	// NotCounted is how many pods a policy governs but does not count: they are finished, being deleted, or held by
 	// scheduling gates.
 	NotCounted int `json:"notCounted"`
@@ -65,10 +65,26 @@ func whatIf(w *world, policy types.NamespacedName, settings []string) (WhatIf, e
 	return WhatIf{OnTarget: after.OnTarget, Change: change, Before: before, After: &after}, nil
 }
 
+// Ungoverned are pods that the same object controls and that no policy governs, and why.
+type Ungoverned struct {
+	Workload
+	Why string `json:"why"`
+}
+
+func countUngoverned(list []Ungoverned, pod *v1.Pod, why string) []Ungoverned {
+	u := Ungoverned{workloadOf(pod), why}
+	i := slices.IndexFunc(list, func(o Ungoverned) bool { return o.sameAs(u.Workload) && o.Why == why })
+	if i < 0 {
+		i, list = len(list), append(list, u)
+	}
+	list[i].Pods++
+	return list
+}
+
 // outcome places the pending pods of w one after another, as a scheduler does, and reports the counts before and after.
 func outcome(w *world) Outcome {
 	s := newSurvey(w)
-	o := Outcome{OnTarget: true, Policies: []Policy{}, Decisions: []Decision{}, Ungoverned: []Workload{}}
+	o := Outcome{OnTarget: true, Policies: []Policy{}, Decisions: []Decision{}, Ungoverned: []Ungoverned{}}
 	rules := map[types.NamespacedName]rule{}
 	for _, info := range s.policies {
 		rules[info.Policy.NamespacedName] = newRule(info, s.nodes)
@@ -79,7 +95,7 @@ func outcome(w *world) Outcome {
 		d, governed := s.Decide(pod)
 		switch {
 		case !governed:
-			o.Ungoverned = count(o.Ungoverned, pod)
+			o.Ungoverned = countUngoverned(o.Ungoverned, pod, s.WhyNotGoverned(pod))
 		case s.cohort(pod) == nil:
 			o.NotCounted++
 		case pod.Spec.NodeName == "":

@@ -45,13 +45,13 @@ func (o Outcome) text(out *tables) {
 		next = append(next, row(d.Pod, d.Policy, d.Group, d.Reason))
 	}
 	for _, w := range o.Ungoverned {
-		ungoverned = append(ungoverned, row(w.Namespace, w.name(), w.Pods))
+		ungoverned = append(ungoverned, row(w.Namespace, w.name(), w.Pods, w.Why))
 	}
 	out.table(row("POLICY", "RULE", "PODS", "NODES", "NODES IN GROUPS"), valid)
 	out.table(row("INVALID POLICY", "GOVERNS NOTHING, BECAUSE"), invalid)
 	out.table(row("POLICY", "COHORT", "PODS OF", "QUALIFYING", "NOW", "IN THE END", "ON TARGET"), cohorts)
 	out.table(row("NEXT POD", "POLICY", "GROUP", "WHY"), next)
-	out.table(row("NAMESPACE", "GOVERNED BY NO POLICY", "PODS"), ungoverned)
+	out.table(row("NAMESPACE", "GOVERNED BY NO POLICY", "PODS", "WHY"), ungoverned)
 	if o.NotCounted > 0 {
 		out.section()
 		fmt.Fprintf(out, "Not counted, since finished, being deleted or held by scheduling gates: %d\n", o.NotCounted)

@@ -36,7 +36,7 @@ type preFilterState struct {
 	cycle *cycle
 
 	// rejections are the codes and reasons of the groups that are closed, made when first needed: many nodes share one.
-	target, other rejection
+	rejections [policystore.MaxGroups + 1]rejection
 }
 
 // cycle is what happens to the pod in its scheduling cycle, on whichever node.
@@ -91,8 +91,8 @@ func (s *preFilterState) Clone() fwk.StateData {
 
 func (s *preFilterState) change(decision policystore.Decision) {
 	s.decision = decision
-	s.open = decision.Allows(policystore.Target) && decision.Allows(policystore.Other)
-	s.target, s.other = rejection{}, rejection{}
+	s.open = decision.AllowsAll()
+	s.rejections = [policystore.MaxGroups + 1]rejection{}
 }
 
 // PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered, unless they are kept to
@@ -235,7 +235,7 @@ func (pl *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if s.keptTo != nil {
 		switch {
 		case s.evicting:
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before the nodes of both groups were tried")
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before the nodes of all groups were tried")
 		case !s.keptTo.Has(node.Node().Name):
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the nodes of the preferred group are tried first")
 		}
@@ -251,10 +251,7 @@ func (pl *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 }
 
 func (pl *Plugin) reject(s *preFilterState, pod *v1.Pod, group policystore.Group) *fwk.Status {
-	r := &s.other
-	if group == policystore.Target {
-		r = &s.target
-	}
+	r := &s.rejections[group]
 	r.once.Do(func() {
 		r.reason = s.decision.Reason(group)
 		r.code = fwk.UnschedulableAndUnresolvable

@@ -71,23 +71,23 @@ func TestFilter(t *testing.T) {
 		{
 			name: "the target group is full",
 			spec: strict40, onM: 4, onO: 5, node: "m1", want: unresolvable,
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 10 qualify)",
 		},
 		{
 			name: "the other group is full",
 			spec: strict40, onM: 3, onO: 6, node: "o1", want: unresolvable,
-			reason: "placement policy default/web-on-spot: other group full (6 of 6 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group other full (6 of 6 pods; 10 qualify)",
 		},
 		{
 			name: "MustNot: the target group is the nodes that the selector does not match",
 			spec: strictNot60, onM: 3, onO: 6, node: "o1", want: unresolvable,
-			reason: "placement policy default/web-on-spot: target group full (6 of 6 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (6 of 6 pods; 10 qualify)",
 		},
 		{
 			name: "nothing belongs in the target group, and no eviction changes that",
 			spec: strict0, node: "m1", want: unresolvable,
 			more:   func(w *world) { w.pods.set(webPod("low").Priority(-1).Node("m1").Obj()) },
-			reason: "placement policy default/web-on-spot: target group full (1 of 0 pods; 2 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (1 of 0 pods; 2 qualify)",
 		},
 		{
 			name: "the workload wants more pods than there are",
@@ -99,19 +99,19 @@ func TestFilter(t *testing.T) {
 					w.pods.set(ownedBy(webPod(fmt.Sprint(i)), "rs").Node("m1").Obj())
 				}
 			},
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 5 of 10 wanted qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 5 of 10 wanted qualify)",
 		},
 		{
 			name: "a pod of lower priority of the same cohort could be evicted",
 			spec: strict40, onM: 3, onO: 5, node: "m1", want: preempt,
 			more:   func(w *world) { w.pods.set(webPod("low").Priority(-1).Node("m2").Obj()) },
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 10 qualify)",
 		},
 		{
 			name: "the only pod of lower priority is in the other group",
 			spec: strict40, onM: 4, onO: 4, node: "m1", want: unresolvable,
 			more:   func(w *world) { w.pods.set(webPod("low").Priority(-1).Node("o1").Obj()) },
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 10 qualify)",
 		},
 		{
 			name: "the only pod of lower priority is of another cohort",
@@ -119,13 +119,13 @@ func TestFilter(t *testing.T) {
 			more: func(w *world) {
 				w.pods.set(webPod("low").Label("pod-template-hash", "old").Priority(-1).Node("m1").Obj())
 			},
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 10 qualify)",
 		},
 		{
 			name: "the only pod of lower priority waits, too",
 			spec: strict40, onM: 4, onO: 4, node: "m1", want: unresolvable,
 			more:   func(w *world) { w.pods.set(webPod("low").Priority(-1).Obj()) },
-			reason: "placement policy default/web-on-spot: target group full (4 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (4 of 4 pods; 10 qualify)",
 		},
 		{
 			name: "the group has so many pods too many that evicting those of lower priority is not enough",
@@ -134,7 +134,7 @@ func TestFilter(t *testing.T) {
 				w.pods.set(webPod("low").Priority(-1).Node("m1").Obj())
 				w.setPolicy("web-on-spot", strict40)
 			},
-			reason: "placement policy default/web-on-spot: target group full (8 of 4 pods; 10 qualify)",
+			reason: "placement policy default/web-on-spot: group target full (8 of 4 pods; 10 qualify)",
 		},
 	}
 	for _, tt := range tests {

@@ -55,9 +55,11 @@ func (p *waitingPod) places(now policystore.Decision) int {
 	then := p.decision
 	places := now.NewPlaces(then)
 	// A group that was open may still have had too few places for all members, and these are tried together.
-	if p.member && (places > 0 ||
-		now.Free(policystore.Target) > then.Free(policystore.Target) ||
-		now.Free(policystore.Other) > then.Free(policystore.Other)) {
+	more := places > 0
+	for g := range now.Groups() {
+		more = more || now.Free(g) > then.Free(g)
+	}
+	if p.member && more {
 		return math.MaxInt
 	}
 	return places

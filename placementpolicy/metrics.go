@@ -28,8 +28,7 @@ var notFiltered = metrics.NewCounter(&metrics.CounterOpts{
 const (
 	ungoverned = "ungoverned"
 	open       = "open"
-	onlyTarget = "target"
-	onlyOther  = "other"
+	restricted = "restricted"
 
 	reserved = "reserved"
 	rejected = "rejected"
@@ -38,8 +37,8 @@ const (
 var (
 	decisions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: metricsPrefix + "decisions_total",
-		Help: "Number of decisions on pods to be scheduled, by outcome: ungoverned (by any policy), open (both groups of nodes), " +
-			"target or other (only that group).",
+		Help: "Number of decisions on pods to be scheduled, by outcome: ungoverned (by any policy), open (all nodes), " +
+			"restricted (to some groups of nodes).",
 		StabilityLevel: stability,
 	}, []string{"outcome"})
 	reservations = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -62,10 +61,8 @@ func countDecision(d policystore.Decision, governed bool) {
 	switch {
 	case !governed:
 		outcome = ungoverned
-	case !d.Allows(policystore.Other):
-		outcome = onlyTarget
-	case !d.Allows(policystore.Target):
-		outcome = onlyOther
+	case !d.AllowsAll():
+		outcome = restricted
 	}
 	counters[outcome].Inc()
 }
@@ -87,7 +84,7 @@ var (
 // registerMetrics adds the plugin's metrics to those that the scheduler serves.
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(decisions, reservations, reservationsUndone, notFiltered, comparisons, comparerDifferences)
-	for _, outcome := range []string{ungoverned, open, onlyTarget, onlyOther} {
+	for _, outcome := range []string{ungoverned, open, restricted} {
 		counters[outcome] = decisions.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{reserved, rejected} {

@@ -272,7 +272,7 @@ func TestAPodThatFindsNoRoomWhereItWasKeptToIsTriedOnAllNodes(t *testing.T) {
 	w := newLargeWorld(t, bestEffort40)
 	pods := w.addPods(3)
 	status := w.fail(pods[0])
-	assert.Equal(t, "placement policy default/web-on-spot: other group open (0 of 2 pods; 3 qualify), "+
+	assert.Equal(t, "placement policy default/web-on-spot: group other open (0 of 2 pods; 3 qualify), "+
 		"but none of 150 nodes there has room for the pod: all nodes are tried next", status.Message())
 	assert.Equal(t, map[string]int{pods[0].Name: 1}, w.handle.activated(), "while it is on its way back to the queue")
 	assert.False(t, w.narrowed(pods[0]))

@@ -98,15 +98,16 @@ func (pl *Plugin) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, 
 		return fwk.Queue, nil
 	}
 	group := decision.GroupOf(node.Labels)
+	logger = logger.WithValues("pod", klog.KObj(pod), "node", klog.KObj(node), "group", decision.GroupName(group))
 	if !decision.Allows(group) {
-		logger.V(5).Info("node is in a group that is full for the pod", "pod", klog.KObj(pod), "node", klog.KObj(node), "group", group)
+		logger.V(5).Info("node is in a group that is full for the pod, or in none")
 		return fwk.QueueSkip, nil
 	}
 	if old, ok := oldObj.(*v1.Node); ok && old != nil && decision.GroupOf(old.Labels) == group {
-		logger.V(5).Info("node stays in its group", "pod", klog.KObj(pod), "node", klog.KObj(node), "group", group)
+		logger.V(5).Info("node stays in its group")
 		return fwk.QueueSkip, nil
 	}
-	logger.V(5).Info("node is in a group that is open for the pod", "pod", klog.KObj(pod), "node", klog.KObj(node), "group", group)
+	logger.V(5).Info("node is in a group that is open for the pod")
 	return fwk.Queue, nil
 }
 
@@ -124,5 +125,5 @@ func (pl *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *
 	if !ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "each placement changes the counts of the pod's placement policy")
 	}
-	return []fwk.SignFragment{{Key: Name, Value: decision.Policy.String() + " " + group.String()}}, nil
+	return []fwk.SignFragment{{Key: Name, Value: decision.Policy.String() + " " + decision.GroupName(group)}}, nil
 }

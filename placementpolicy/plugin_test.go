@@ -107,7 +107,7 @@ func TestTheFirstDecisionWaitsForAllThatWasThereAtTheStart(t *testing.T) {
 
 		w.addPodsOn("m1", 10)
 		w.sync()
-		assert.Equal(t, "placement policy default/web-on-spot: target group full (10 of 4 pods; 11 qualify)", (<-decided).Message())
+		assert.Equal(t, "placement policy default/web-on-spot: group target full (10 of 4 pods; 11 qualify)", (<-decided).Message())
 	})
 }
 

@@ -26,7 +26,7 @@ func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
 	assert.True(t, w.Reserve(w.ctx, first, pods[1], "m1").IsSuccess())
 	status := w.Reserve(w.ctx, second, pods[2], "m2")
 	assert.Equal(t, fwk.Unschedulable, status.Code())
-	assert.Equal(t, "placement policy default/web-on-spot: target group full (2 of 2 pods; 5 qualify)", status.Message())
+	assert.Equal(t, "placement policy default/web-on-spot: group target full (2 of 2 pods; 5 qualify)", status.Message())
 	assert.Equal(t, map[string]int{pods[2].Name: 1}, w.handle.activated(), "the pod is tried again at once: the other group is open")
 	managed, _, _ := w.counts()
 	assert.Equal(t, 2, managed)
@@ -189,6 +189,6 @@ func TestDecisionsAndReservationsAreCounted(t *testing.T) {
 		for outcome := range after {
 			after[outcome] -= before[outcome]
 		}
-		assert.Equal(t, map[string]float64{"ungoverned": 1, "open": 3, "other": 1, "target": 1, "reserved": 2, "rejected": 1, "undone": 1}, after)
+		assert.Equal(t, map[string]float64{"ungoverned": 1, "open": 3, "restricted": 2, "reserved": 2, "rejected": 1, "undone": 1}, after)
 	})
 }

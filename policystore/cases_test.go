@@ -268,7 +268,7 @@ func TestCases(t *testing.T) {
 			assert.Len(t, pending, 4)
 			w.requireSplit("0/6")
 			d, _ := w.Decide(w.pods[pending[0]])
-			assert.Equal(t, "placement policy default/web: other group full (6 of 6 pods; 10 qualify)", d.Reason(other))
+			assert.Equal(t, "placement policy default/web: group other full (6 of 6 pods; 10 qualify)", d.Reason(other))
 			w.addNodes(10, spot, "m2")
 			w.schedule()
 			w.requireSplit("4/6")

@@ -13,8 +13,8 @@ type cohort struct {
 	policy     *policy
 	labels     flatLabels // that the pods agree on
 	qualifying Set[types.UID]
-	managed    Set[types.UID]
-	other      int
+	managed    Set[types.UID] // those that the policy manages
+	counts     perGroup       // of the placed pods
 	// placed tells of how many placed pods each group consists, by their priority.
 	placed map[groupPriority]int
 	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty.
@@ -140,27 +140,23 @@ func (l nominees) without(p *pod) nominees {
 // setGroup counts the pod in the group, within its cohort.
 func (p *pod) setGroup(g Group) {
 	c := p.cohort
-	switch p.group {
-	case Target:
-		c.managed.Delete(p.uid)
-	case Other:
-		c.other--
-	}
 	if p.group != NoGroup {
+		c.counts[p.group]--
 		key := groupPriority{p.group, p.priority}
 		if c.placed[key]--; c.placed[key] == 0 {
 			delete(c.placed, key)
 		}
 	}
-	p.group = g
-	switch g {
-	case Target:
-		c.managed.Insert(p.uid)
-	case Other:
-		c.other++
+	if p.managed {
+		c.managed.Delete(p.uid)
 	}
+	p.group, p.managed = g, c.policy.spec.groups().manages(g)
 	if g != NoGroup {
+		c.counts[g]++
 		c.placed[groupPriority{g, p.priority}]++
+	}
+	if p.managed {
+		c.managed.Insert(p.uid)
 	}
 }
 

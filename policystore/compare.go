@@ -99,10 +99,10 @@ func merged(a, b map[flatLabels]*cohort) map[flatLabels]*cohort {
 // compareCohorts compares a cohort with its twin in the cluster, of which one may be nil.
 func compareCohorts(c, twin *cohort) []string {
 	if c == nil {
-		c = &cohort{labels: twin.labels}
+		c = &cohort{policy: twin.policy, labels: twin.labels}
 	}
 	if twin == nil {
-		twin = &cohort{labels: c.labels}
+		twin = &cohort{policy: c.policy, labels: c.labels}
 	}
 	var lines []string
 	differ := func(what string, has, should any) {
@@ -117,8 +117,10 @@ func compareCohorts(c, twin *cohort) []string {
 			differ(set.what, members(has, should), members(should, has))
 		}
 	}
-	if c.other != twin.other {
-		differ("other", c.other, twin.other)
+	for g := range c.counts {
+		if c.counts[g] != twin.counts[g] {
+			differ("group "+c.policy.spec.name(Group(g)), c.counts[g], twin.counts[g])
+		}
 	}
 	if c.size() != twin.size() {
 		differ("size", c.size(), twin.size())

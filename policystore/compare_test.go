@@ -36,6 +36,7 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			c.Pods = append(c.Pods, newPod("missed", onNode("m1")))
 		}, []string{
 			"pod missed: only the cluster has it",
+			"policy default/web, cohort map[]: group target: the store has 4, the cluster 5",
 			"policy default/web, cohort map[]: managed: the store has 4, the cluster 5 (alone: missed)",
 			"policy default/web, cohort map[]: qualifying: the store has 10, the cluster 11 (alone: missed)",
 			"policy default/web, cohort map[]: size: the store has 10, the cluster 11",
@@ -44,7 +45,7 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			c.Pods = slices.DeleteFunc(c.Pods, func(pod *v1.Pod) bool { return pod.Name == "web-001" })
 		}, []string{
 			"pod web-001: only the store has it",
-			"policy default/web, cohort map[]: other: the store has 6, the cluster 5",
+			"policy default/web, cohort map[]: group other: the store has 6, the cluster 5",
 			"policy default/web, cohort map[]: qualifying: the store has 10 (alone: web-001), the cluster 9",
 			"policy default/web, cohort map[]: size: the store has 10, the cluster 9",
 		}},
@@ -54,15 +55,16 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			assert.NoError(w.t, w.AssumePod(pod, newNode("o1", nil)))
 		}, []string{
 			"pod ghost: only the store has it, reserved for node o1",
-			"policy default/web, cohort map[]: other: the store has 7, the cluster 6",
+			"policy default/web, cohort map[]: group other: the store has 7, the cluster 6",
 			"policy default/web, cohort map[]: qualifying: the store has 11 (alone: ghost), the cluster 10",
 			"policy default/web, cohort map[]: size: the store has 11, the cluster 10",
 		}},
 		{"a node that was relabelled", func(_ *world, c *policystore.Cluster) {
 			c.Nodes = []*v1.Node{newNode("m1", nil), newNode("o1", nil)}
 		}, []string{
+			"policy default/web, cohort map[]: group other: the store has 6, the cluster 10",
+			"policy default/web, cohort map[]: group target: the store has 4, the cluster 0",
 			"policy default/web, cohort map[]: managed: the store has 4 (alone: web-003 web-005 web-008 web-010), the cluster 0",
-			"policy default/web, cohort map[]: other: the store has 6, the cluster 10",
 		}},
 		{"a policy that was edited", func(_ *world, c *policystore.Cluster) {
 			c.Policies = []policystore.Policy{must(policystore.Strict, "50%")}

@@ -32,7 +32,7 @@ func (s *state) decide(obj *v1.Pod) (d Decision, governed bool) {
 		return d, true
 	}
 
-	d.Qualifying, d.Managed, d.Other = c.qualifying.Len(), c.managed.Len(), c.other
+	d.Qualifying, d.placed = c.qualifying.Len(), c.counts
 	if p != nil && p.cohort != nil {
 		d.count(p.group, -1)
 	} else {

@@ -64,7 +64,7 @@ func TestDecide(t *testing.T) {
 						require.True(t, governed)
 						assert.Equal(t, web, d.Policy)
 						assert.Equal(t, mode, d.EnforcementMode())
-						assert.Equal(t, []int{row.n, row.n, row.m, row.o}, []int{d.Qualifying, d.Size, d.Managed, d.Other})
+						assert.Equal(t, []int{row.n, row.n, row.m, row.o}, []int{d.Qualifying, d.Size, d.Placed(target), d.Placed(other)})
 						assert.Equal(t, row.preferred, d.Preferred)
 
 						var allows, assumes groups
@@ -94,13 +94,13 @@ func TestDecisionReason(t *testing.T) {
 	pod := w.pods[w.create(3, controlledBy("rs"))[0]]
 
 	d, _ := w.Decide(pod)
-	assert.Equal(t, "placement policy default/web: target group full (4 of 4 pods; 10 qualify)", d.Reason(target))
-	assert.Equal(t, "placement policy default/web: other group open (3 of 6 pods; 10 qualify)", d.Reason(other))
+	assert.Equal(t, "placement policy default/web: group target full (4 of 4 pods; 10 qualify)", d.Reason(target))
+	assert.Equal(t, "placement policy default/web: group other open (3 of 6 pods; 10 qualify)", d.Reason(other))
 
 	w.SetWorkloadSize("rs", 15)
 	defer w.RemoveWorkload("rs")
 	d, _ = w.Decide(pod)
-	assert.Equal(t, "placement policy default/web: target group open (4 of 6 pods; 10 of 15 wanted qualify)", d.Reason(target))
+	assert.Equal(t, "placement policy default/web: group target open (4 of 6 pods; 10 of 15 wanted qualify)", d.Reason(target))
 }
 
 func TestFree(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/placement-policy/scheduler-plugin/labelselector"
 )
 
 const (
@@ -15,11 +13,10 @@ const (
 	maxDivisions = 100
 )
 
-// division is the names of the known nodes: of those that a node selector matches, and of the others. Many policies divide
-// the nodes in the same way.
+// division is the names of the known nodes in each group. Many policies divide the nodes in the same way.
 type division struct {
-	selector         labelselector.Selector
-	matching, others nodeSets
+	by    *nodeGroups
+	nodes [MaxGroups + 1]nodeSets // by group
 }
 
 // nodeSets are disjoint sets of names, none empty. They are immutable, since they are handed out.
@@ -27,66 +24,56 @@ type nodeSets []sets.Set[string]
 
 // NodesIn returns the names of the known nodes in a group of the decision's policy, in sets of at most 500 each, none of them
 // empty and all of about equal size. They are shared: they must not be changed, and stay as they are when nodes change. It
-// returns none if the policy is gone or has another node selector since, or if no policy governs the pod; and if the nodes
-// are divided by 100 other node selectors already, of policies that are still there, which is as many as it remembers.
+// returns none if the policy is gone or has other groups since, or if no policy governs the pod; and if the nodes are
+// divided in 100 other ways already, by policies that are still there, which is as many as it remembers.
 func (s *Store) NodesIn(d Decision, g Group) []sets.Set[string] {
 	if d.spec == nil || g == NoGroup {
 		return nil
 	}
-	matching := (g == Target) == (d.spec.Action == Must)
 	s.mu.RLock()
-	div, full := s.state.divisions[d.spec.nodeSelector.String()], len(s.state.divisions) >= maxDivisions
-	nodes := div.side(matching)
+	div, full := s.state.divisions[d.spec.division], len(s.state.divisions) >= maxDivisions
+	nodes := div.nodesIn(g)
 	s.mu.RUnlock()
 	if div != nil || full {
 		return nodes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.divisionFor(d).side(matching)
+	return s.state.divisionFor(d).nodesIn(g)
 }
 
-// side returns the nodes that the selector matches or the others; none of a nil division.
-func (div *division) side(matching bool) nodeSets {
-	switch {
-	case div == nil:
+// nodesIn returns the nodes in the group; none of a nil division.
+func (div *division) nodesIn(g Group) nodeSets {
+	if div == nil {
 		return nil
-	case matching:
-		return div.matching
-	default:
-		return div.others
 	}
+	return div.nodes[g]
 }
 
-// sideOf returns the side that a node is on; nil if the node is not known.
-func (div *division) sideOf(n *node) *nodeSets {
-	switch {
-	case !n.known:
-		return nil
-	case div.selector.Matches(&n.labels):
-		return &div.matching
-	default:
-		return &div.others
+// groupOf returns the group that a node is in; NoGroup too if the node is not known.
+func (div *division) groupOf(n *node) Group {
+	if !n.known {
+		return NoGroup
 	}
+	return div.by.groupOf(&n.labels)
 }
 
-// divisionFor returns the division by the node selector of the decision's policy, which it works out if need be. It returns nil if
-// the policy does not have that selector any more, or if there are too many divisions.
+// divisionFor returns the division into the groups of the decision's policy, which it works out if need be. It returns nil
+// if the policy does not have these groups any more, or if there are too many divisions.
 func (s *state) divisionFor(d Decision) *division {
-	key := d.spec.nodeSelector.String()
+	key := d.spec.division
 	div, pol := s.divisions[key], s.policies[d.Policy]
-	if div != nil || len(s.divisions) >= maxDivisions || pol == nil || !pol.spec.hasNodeSelector(key) {
+	if div != nil || len(s.divisions) >= maxDivisions || pol == nil || !pol.spec.sameDivision(d.spec) {
 		return div
 	}
-	div = &division{selector: d.spec.nodeSelector}
-	names := map[*nodeSets][]string{}
+	div = &division{by: &d.spec.nodeGroups}
+	var names [MaxGroups + 1][]string
 	for _, n := range s.nodes {
-		if side := div.sideOf(n); side != nil {
-			names[side] = append(names[side], n.name)
-		}
+		g := div.groupOf(n)
+		names[g] = append(names[g], n.name)
 	}
-	for side, names := range names {
-		*side = spread(names)
+	for g := range div.by.all() {
+		div.nodes[g] = spread(names[g])
 	}
 	s.divisions[key] = div
 	return div
@@ -95,34 +82,30 @@ func (s *state) divisionFor(d Decision) *division {
 // reviseDivisions follows a node that has changed.
 func (s *state) reviseDivisions(was, is *node) {
 	for _, div := range s.divisions {
-		from, to := div.sideOf(was), div.sideOf(is)
+		from, to := div.groupOf(was), div.groupOf(is)
 		if from == to {
 			continue
 		}
-		if from != nil {
-			*from = from.without(was.name)
+		if from != NoGroup {
+			div.nodes[from] = div.nodes[from].without(was.name)
 		}
-		if to != nil {
-			*to = to.with(is.name)
+		if to != NoGroup {
+			div.nodes[to] = div.nodes[to].with(is.name)
 		}
 	}
 }
 
-// tidyDivision forgets the division by the node selector that a policy had, if none has it any more.
+// tidyDivision forgets the division into the groups that a policy had, if none has them any more.
 func (s *state) tidyDivision(old *compiledPolicy) {
-	if old == nil {
-		return
-	}
-	key := old.nodeSelector.String()
-	if s.divisions[key] == nil {
+	if old == nil || s.divisions[old.division] == nil {
 		return
 	}
 	for _, pol := range s.policies {
-		if pol.spec.hasNodeSelector(key) {
+		if pol.spec.sameDivision(old) {
 			return
 		}
 	}
-	delete(s.divisions, key)
+	delete(s.divisions, old.division)
 }
 
 // spread divides names among as few sets as can hold them, of equal size.

@@ -91,9 +91,9 @@ func TestNodesInStayBalancedWhenNodesChange(t *testing.T) {
 // Only what changes the division makes another one.
 func TestNodesInAreShared(t *testing.T) {
 	w := newCluster(t, must(policystore.Strict, "40%"))
-	swapped := must(policystore.Strict, "20%")
-	swapped.Name, swapped.Action, swapped.PodSelector = "swapped", policystore.MustNot, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
-	w.set(swapped)
+	other := must(policystore.BestEffort, "20%")
+	other.Name, other.PodSelector = "other", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	w.set(other)
 	d, _ := w.Decide(newPod("pod"))
 	before := w.NodesIn(d, target)
 	same := func(d policystore.Decision, g policystore.Group, what string) {
@@ -101,11 +101,11 @@ func TestNodesInAreShared(t *testing.T) {
 		require.Len(t, nodes, 1, what)
 		assert.Equal(t, reflect.ValueOf(before[0]).Pointer(), reflect.ValueOf(nodes[0]).Pointer(), what)
 	}
-	ofSwapped, _ := w.Decide(newPod("pod", labelled("app", "db")))
-	same(ofSwapped, other, "a policy with the groups swapped")
+	ofOther, _ := w.Decide(newPod("pod", labelled("app", "db")))
+	same(ofOther, target, "another policy")
 	w.set(canary())
 	w.RemovePolicy(canary().NamespacedName)
-	w.RemovePolicy(swapped.NamespacedName)
+	w.RemovePolicy(other.NamespacedName)
 	same(d, target, "other policies come and go")
 	w.set(must(policystore.Strict, "50%"))
 	same(d, target, "an edit")

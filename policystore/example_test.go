@@ -39,7 +39,7 @@ func Example() {
 		if err := s.AssumePod(pod, nodeIn[decision.Preferred]); err != nil {
 			panic(err)
 		}
-		fmt.Println(pod.Name, "goes to the", decision.Preferred, "group")
+		fmt.Println(pod.Name, "goes to the", decision.GroupName(decision.Preferred), "group")
 	}
 	// Output:
 	// web-0 goes to the other group

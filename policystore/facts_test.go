@@ -77,7 +77,7 @@ func TestPodsOfDaemonSetsAreNotGoverned(t *testing.T) {
 		w.requireSplit("0/0")
 	}
 	d, _ := w.Decide(w.pods[governed[0]])
-	assert.Equal(t, []int{5, 2}, []int{d.Size, d.Target})
+	assert.Equal(t, []int{5, 2}, []int{d.Size, d.Quota(target)})
 
 	w.update(func(pod *v1.Pod) { pod.OwnerReferences = nil }, daemons[:2]...) // the DaemonSet was deleted without them
 	w.requireSplit("2/0")
@@ -195,7 +195,7 @@ func TestNominatedPodsHoldTheirPlaces(t *testing.T) {
 	low := w.create(3, nominatedFor("m1"), priority(5))
 	holds := func(pod *v1.Pod) string {
 		d, _ := w.Decide(pod)
-		return fmt.Sprintf("%d/%d", d.Managed, d.Other)
+		return fmt.Sprintf("%d/%d", d.Placed(target), d.Placed(other))
 	}
 	assert.True(t, slices.IsSorted(nominated))
 	for i, name := range nominated {

@@ -2,6 +2,7 @@ package policystore
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/placement-policy/scheduler-plugin/labelselector"
+)
+
+// Group is the number of a group in its policy, from 1 on.
+type Group uint8
+
+const (
+	// NoGroup is the group of a node that no group of the policy has, and of a pod that is not placed or whose node is not
+	// known.
+	NoGroup Group = 0
+	// Target and Other are the two groups of a policy without Groups.
+	Target Group = 1
+	Other  Group = 2
 )
 
 // NodeGroup is one of the groups into which a policy divides the nodes, and says how many pods of a cohort belong on
@@ -37,8 +50,10 @@ type NodeGroup struct {
 
 // nodeGroups is the compiled form of a policy's groups. It is immutable.
 type nodeGroups struct {
-	names []string // of the groups from 1 on
+	names []string // from group 1 on
 	plan  plan
+	// division tells apart how nodes are divided.
+	division string
 	// A node is in the group of the first claim whose selector matches, else in rest, which may be NoGroup.
 	claims []claim
 	rest   Group
@@ -50,6 +65,31 @@ type claim struct {
 	group    Group
 }
 
+// all yields the groups in order.
+func (gs *nodeGroups) all() iter.Seq[Group] {
+	return func(yield func(Group) bool) {
+		for g := Group(1); g <= gs.last() && yield(g); g++ {
+		}
+	}
+}
+
+// last returns the group that takes the rest.
+func (gs *nodeGroups) last() Group { return Group(len(gs.names)) }
+
+// name returns what the policy calls the group; empty for NoGroup.
+func (gs *nodeGroups) name(g Group) string {
+	if g == NoGroup || g > gs.last() {
+		return ""
+	}
+	return gs.names[g-1]
+}
+
+// manages reports whether the pods in the group are managed: those in any group but the last.
+func (gs *nodeGroups) manages(g Group) bool { return g != NoGroup && g < gs.last() }
+
+// managed returns how many of the pods are managed.
+func (gs *nodeGroups) managed(pods perGroup) int { return pods.sum() - int(pods[gs.last()]) }
+
 // groupOf returns the group that a node with these labels is in, or NoGroup.
 func (gs *nodeGroups) groupOf(nodeLabels labels.Labels) Group {
 	for _, c := range gs.claims {
@@ -60,16 +100,20 @@ func (gs *nodeGroups) groupOf(nodeLabels labels.Labels) Group {
 	return gs.rest
 }
 
-// sameNodes reports whether both divide the nodes in the same way.
-func (gs *nodeGroups) sameNodes(o *nodeGroups) bool {
-	return gs.rest == o.rest && slices.EqualFunc(gs.claims, o.claims, func(a, b claim) bool {
-		return a.group == b.group && a.selector.String() == b.selector.String()
-	})
-}
-
 // equal reports whether both mean the same.
 func (gs *nodeGroups) equal(o *nodeGroups) bool {
-	return gs.sameNodes(o) && slices.Equal(gs.names, o.names) && slices.Equal(gs.plan.groups, o.plan.groups)
+	return gs.division == o.division && slices.Equal(gs.names, o.names) && slices.Equal(gs.plan.groups, o.plan.groups)
+}
+
+// set sets what follows from the sizes of the groups, and from what they claim.
+func (gs *nodeGroups) set(sizes []groupSize) {
+	gs.plan = newPlan(sizes)
+	var b strings.Builder
+	for _, c := range gs.claims {
+		fmt.Fprintf(&b, "%d: %s; ", c.group, c.selector)
+	}
+	fmt.Fprintf(&b, "%d", gs.rest)
+	gs.division = b.String()
 }
 
 // compileGroups compiles the groups of the policy, in whichever of the two forms it has them.
@@ -120,7 +164,7 @@ func compileGroups(p *Policy) (nodeGroups, field.ErrorList) {
 			fmt.Sprintf("the shares must add up to at most 100%%, not %d%%", shares)))
 	}
 	if len(errs) == 0 {
-		gs.plan = newPlan(sizes)
+		gs.set(sizes)
 	}
 	return gs, errs
 }
@@ -180,7 +224,7 @@ func compileTwoGroups(p *Policy) (nodeGroups, field.ErrorList) {
 		}
 	}
 	if len(errs) == 0 {
-		gs.plan = newPlan([]groupSize{size, {max: noMax}})
+		gs.set([]groupSize{size, {max: noMax}})
 	}
 	return gs, errs
 }

@@ -1,7 +1,9 @@
 package policystore
 
 import (
+	"iter"
 	"maps"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,20 +24,33 @@ type PolicyInfo struct {
 	spec *compiledPolicy
 }
 
-// GroupOf returns the group that a node with these labels is in: Target or Other, or NoGroup if the policy is invalid.
+// Groups yields the groups of the policy, in order; none if the policy is invalid.
+func (i PolicyInfo) Groups() iter.Seq[Group] { return i.spec.groups().all() }
+
+// GroupName returns what the policy calls the group; empty for NoGroup.
+func (i PolicyInfo) GroupName(g Group) string { return i.spec.groups().name(g) }
+
+// GroupOf returns the group that a node with these labels is in: NoGroup if it is in none, or if the policy is invalid.
 func (i PolicyInfo) GroupOf(nodeLabels map[string]string) Group {
-	if i.spec == nil {
-		return NoGroup
-	}
-	return i.spec.groupOf(labels.Set(nodeLabels))
+	return i.spec.groups().groupOf(labels.Set(nodeLabels))
 }
 
-// TargetOf returns how many of n pods belong in the target group; 0 if the policy is invalid.
-func (i PolicyInfo) TargetOf(n int) int {
-	if i.spec == nil {
+// Quota returns how many of n pods belong in the group, which is how many of the first n slots of the policy's plan do: 0
+// for NoGroup, and if the policy is invalid.
+func (i PolicyInfo) Quota(g Group, n int) int {
+	if g > i.spec.groups().last() {
 		return 0
 	}
-	return i.spec.target(n)
+	return int(i.spec.groups().plan.counts(min(max(0, n), math.MaxInt32))[g])
+}
+
+// GroupOfSlot returns the group that slot n of the policy's plan belongs to: the one for the n-th pod. It is NoGroup if n is
+// less than 1, and if the policy is invalid.
+func (i PolicyInfo) GroupOfSlot(n int) Group {
+	if n < 1 {
+		return NoGroup
+	}
+	return i.spec.groups().plan.groupOf(min(n, math.MaxInt32))
 }
 
 // Cohort is the pods that a policy governs and that agree on its MatchLabelKeys.
@@ -44,13 +59,14 @@ type Cohort struct {
 	Labels map[string]string
 	// Qualifying is how many pods count: the active ones, pending or placed.
 	Qualifying int
-	// Size is what the target is a part of: Qualifying, or what the cohort's workload wants if that is more.
+	// Size is how many pods the cohort is to have: Qualifying, or what its workload wants if that is more.
 	Size int
-	// Target is how many pods belong in the target group.
-	Target int
-	// Managed and Other are how many are placed in the target group and in the other group. The rest are pending, or
-	// on a node that is not known.
-	Managed, Other int
+	// Placed are how many pods are placed in each group, and Quota how many of all Size pods belong there, both from the
+	// first group on. Pods that are in no group are pending, or on a node that is not known or that no group has.
+	Placed, Quota []int
+	// Managed and Target are what Placed and Quota say of all groups but the last together; Other is what Placed says of
+	// the last.
+	Managed, Target, Other int
 	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the
 	// numbers they are live: they go on with the store, until no pod of the cohort qualifies.
 	QualifyingPods, ManagedPods SetReader[types.UID]
@@ -71,13 +87,16 @@ func (p *policy) info() PolicyInfo {
 	for _, key := range slices.Sorted(maps.Keys(p.cohorts)) {
 		c := p.cohorts[key]
 		size := c.size()
+		quota := p.spec.plan.counts(size)
 		info.Cohorts = append(info.Cohorts, Cohort{
 			Labels:         c.labels.toMap(),
 			Qualifying:     c.qualifying.Len(),
 			Size:           size,
-			Target:         p.spec.target(size),
-			Managed:        c.managed.Len(),
-			Other:          c.other,
+			Placed:         c.counts.list(p.spec.last()),
+			Quota:          quota.list(p.spec.last()),
+			Managed:        p.spec.managed(c.counts),
+			Target:         p.spec.managed(quota),
+			Other:          int(c.counts[p.spec.last()]),
 			QualifyingPods: &c.qualifying,
 			ManagedPods:    &c.managed,
 		})

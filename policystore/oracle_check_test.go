@@ -74,9 +74,10 @@ func storeView(s *Store, key types.NamespacedName) string {
 	var cohorts []string
 	for _, c := range info.Cohorts {
 		qualifying, managed := slices.Collect(c.QualifyingPods.All()), slices.Collect(c.ManagedPods.All())
-		view := viewOf(c.Labels, qualifying, c.Size, c.Target, managed, c.Other)
-		if len(qualifying) != c.Qualifying || len(managed) != c.Managed {
-			view += fmt.Sprintf(", but by number %d qualifying, %d managed", c.Qualifying, c.Managed)
+		view := viewOf(c.Labels, qualifying, c.Size, c.Quota, managed, c.Placed)
+		rest := len(c.Quota) - 1
+		if len(qualifying) != c.Qualifying || len(managed) != c.Managed || c.Target != c.Size-c.Quota[rest] || c.Other != c.Placed[rest] {
+			view += fmt.Sprintf(", but by number %+v", c)
 		}
 		cohorts = append(cohorts, view)
 	}
@@ -93,8 +94,8 @@ func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 	if !governed {
 		return want
 	}
-	if !d.Allows(Target) && !d.Allows(Other) {
-		x.t.Fatalf("pod %s is allowed nowhere: %+v", pod.UID, want)
+	if !d.Allows(d.Preferred) || d.Preferred == NoGroup {
+		x.t.Fatalf("pod %s is not allowed where it is preferred: %+v", pod.UID, want)
 	}
 	x.checkCouldEvict(pod, d, moved{})
 	x.checkNodes(d)
@@ -103,18 +104,22 @@ func (x *tandem) checkDecision(pod *v1.Pod) oracleDecision {
 }
 
 func (x *tandem) checkCouldEvict(pod *v1.Pod, d Decision, evicted moved) {
-	for _, group := range []Group{Target, Other} {
+	for group := range d.Groups() {
 		if !d.Allows(group) && x.store.CouldEvict(d, group) != x.oracle.couldEvict(pod, group, evicted) {
-			x.t.Fatalf("pod %s could evict in the %s group, when %v are: %t, says the store of %+v", pod.UID, group, evicted, x.store.CouldEvict(d, group), d)
+			x.t.Fatalf("pod %s could evict in group %d, when %v are: %t, says the store of %+v", pod.UID, group, evicted, x.store.CouldEvict(d, group), d)
 		}
 	}
 }
 
 func (x *tandem) checkNodes(d Decision) {
-	want := map[Group]sets.Set[string]{Target: {}, Other: {}}
+	want := map[Group]sets.Set[string]{NoGroup: {}}
+	for group := range d.Groups() {
+		want[group] = sets.Set[string]{}
+	}
 	for name, labels := range x.oracle.nodes {
 		want[d.GroupOf(labels)].Insert(name)
 	}
+	delete(want, NoGroup)
 	for group, want := range want {
 		got, listed := sets.Set[string]{}, 0
 		all := x.store.NodesIn(d, group)
@@ -123,7 +128,7 @@ func (x *tandem) checkNodes(d Decision) {
 			listed += names.Len()
 		}
 		if !got.Equal(want) || listed != got.Len() || len(all) > listed {
-			x.t.Fatalf("NodesIn %s group of policy %s: %v, want %v in disjoint sets, none empty", group, d.Policy, all, want)
+			x.t.Fatalf("NodesIn group %d of policy %s: %v, want %v in disjoint sets, none empty", group, d.Policy, all, want)
 		}
 	}
 }
@@ -150,7 +155,7 @@ func (x *tandem) checkSimulation(pod *v1.Pod, d Decision, want oracleDecision) {
 	x.checkCouldEvict(pod, evicted, moved{victim.UID: NoGroup})
 	hadPlace := without != want
 	canGetOne := x.oracle.placedIn(x.oracle.policies[want.policy], victim.UID) == NoGroup && victim.Status.NominatedNodeName == ""
-	for _, labels := range []map[string]string{{"pool": "spot"}, nil} {
+	for _, labels := range []map[string]string{{"pool": "spot"}, nil, {"pool": "od"}} {
 		with := moved{victim.UID: d.GroupOf(labels)}
 		switch {
 		case hadPlace:
@@ -167,11 +172,14 @@ func spellOut(d Decision, governed bool) oracleDecision {
 	if !governed {
 		return oracleDecision{}
 	}
-	return oracleDecision{
-		policy: d.Policy, mode: d.EnforcementMode(),
-		qualifying: d.Qualifying, size: d.Size, target: d.Target, managed: d.Managed, other: d.Other,
-		preferred: d.Preferred, allowsTarget: d.Allows(Target), allowsOther: d.Allows(Other),
+	spelt := oracleDecision{
+		policy: d.Policy, mode: d.EnforcementMode(), qualifying: d.Qualifying, size: d.Size, preferred: d.Preferred,
 	}
+	spelt.allows[NoGroup] = d.Allows(NoGroup)
+	for g := range d.Groups() {
+		spelt.quota[g], spelt.placed[g], spelt.allows[g] = d.Quota(g), d.Placed(g), d.Allows(g)
+	}
+	return spelt
 }
 
 // checkInside looks for what no method shows: records of what is gone, and lists that differ from what is listed.
@@ -209,12 +217,13 @@ func (x *tandem) checkInside() {
 		_, listed := n.nominees[p]
 		must(listed && n.name == o.pods[p.uid].Status.NominatedNodeName, "pod %s: nominated for %s", p.uid, n.name)
 	}
-	for selector := range st.divisions {
+	for division := range st.divisions {
 		used := false
 		for _, p := range o.policies {
-			used = used || p.valid && p.nodeSelector.String() == selector
+			spec, _ := compile(p.Policy)
+			used = used || p.valid && spec.division == division
 		}
-		must(used, "nodes are divided by %q, which no policy has", selector)
+		must(used, "nodes are divided by %q, as no policy does", division)
 	}
 	must(len(st.touched) == 0, "touched between two operations: %v", st.touched)
 

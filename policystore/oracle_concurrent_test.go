@@ -83,12 +83,12 @@ func checkNumbers(t *testing.T, store *Store) {
 	for _, key := range store.Policies() {
 		info, _ := store.Policy(key)
 		for _, c := range info.Cohorts {
-			if c.Qualifying == 0 || c.Qualifying > c.Size || c.Managed+c.Other > c.Qualifying || c.Target < 0 || c.Target > c.Size {
+			if c.Qualifying == 0 || c.Qualifying > c.Size || sum(c.Placed) > c.Qualifying || sum(c.Quota) != c.Size {
 				t.Errorf("policy %s: impossible numbers: %+v", key, c)
 			}
 			for uid := range c.QualifyingPods.All() {
 				d, governed := store.Decide(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: key.Namespace}})
-				if governed && !d.Allows(Target) && !d.Allows(Other) {
+				if governed && !d.Allows(d.Preferred) {
 					t.Errorf("pod %s is allowed nowhere: %+v", uid, d)
 				}
 				for _, names := range store.NodesIn(d, Target) {
@@ -99,6 +99,14 @@ func checkNumbers(t *testing.T, store *Store) {
 			}
 		}
 	}
+}
+
+func sum(numbers []int) int {
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
 }
 
 // TestOracleLastPlaces lets all pods of a Strict cohort reach for the target group at once, again and again.

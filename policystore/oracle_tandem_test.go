@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -185,6 +186,11 @@ func (p podInWords) String() string {
 type policyInWords Policy
 
 func (p policyInWords) String() string {
-	return fmt.Sprintf("%s weight=%d mode=%q pods=%s nodes=%s keys=%q action=%q size=%s", p.NamespacedName, p.Weight, p.EnforcementMode,
-		metav1.FormatLabelSelector(p.PodSelector), metav1.FormatLabelSelector(p.NodeSelector), p.MatchLabelKeys, p.Action, p.TargetSize)
+	var groups []string
+	for _, g := range p.Groups {
+		groups = append(groups, fmt.Sprintf("%s: nodes=%s base=%d share=%s max=%d", g.Name,
+			metav1.FormatLabelSelector(g.NodeSelector), g.Base, g.Share, ptr.Deref(g.Max, -1)))
+	}
+	return fmt.Sprintf("%s weight=%d mode=%q pods=%s nodes=%s keys=%q action=%q size=%s groups=%q", p.NamespacedName, p.Weight, p.EnforcementMode,
+		metav1.FormatLabelSelector(p.PodSelector), metav1.FormatLabelSelector(p.NodeSelector), p.MatchLabelKeys, p.Action, p.TargetSize, groups)
 }

@@ -1,6 +1,7 @@
 package policystore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -178,38 +179,73 @@ func (o *oracle) placedOn(pod types.UID) string {
 // oraclePolicy is a policy with its defaults.
 type oraclePolicy struct {
 	Policy
-	valid                     bool
-	podSelector, nodeSelector labels.Selector
+	valid       bool
+	podSelector labels.Selector
+	groups      []oracleGroup
+}
+
+// oracleGroup is a group of nodes that no earlier group has.
+type oracleGroup struct {
+	name string
+	groupSize
+	has func(node labels.Set) bool
 }
 
 func newOraclePolicy(p Policy) oraclePolicy {
 	if p.EnforcementMode == "" {
 		p.EnforcementMode = BestEffort
 	}
-	if p.Action == "" {
-		p.Action = Must
-	}
 	if p.MatchLabelKeys == nil {
 		p.MatchLabelKeys = []string{"pod-template-hash", "rollouts-pod-template-hash"}
 	}
-	if p.TargetSize == nil {
-		p.TargetSize = new(intstr.FromString("100%"))
-	}
 	podSelector, podErr := metav1.LabelSelectorAsSelector(p.PodSelector)
-	nodeSelector, nodeErr := metav1.LabelSelectorAsSelector(p.NodeSelector)
+	groups, valid := oracleGroups(p)
 	badKey := func(key string) bool { return len(validation.IsQualifiedName(key)) > 0 }
 	return oraclePolicy{
 		Policy: p,
-		valid: p.Weight >= 0 &&
+		valid: valid && p.Weight >= 0 &&
 			(p.EnforcementMode == Strict || p.EnforcementMode == BestEffort) &&
-			(p.Action == Must || p.Action == MustNot) &&
 			p.PodSelector != nil && podErr == nil &&
-			p.NodeSelector != nil && nodeErr == nil &&
-			!slices.ContainsFunc(p.MatchLabelKeys, badKey) &&
-			validSize(*p.TargetSize),
-		podSelector:  podSelector,
-		nodeSelector: nodeSelector,
+			!slices.ContainsFunc(p.MatchLabelKeys, badKey),
+		podSelector: podSelector,
+		groups:      groups,
 	}
+}
+
+// oracleGroups returns the groups of the policy, in either form.
+func oracleGroups(p Policy) (groups []oracleGroup, valid bool) {
+	anything := func(labels.Set) bool { return true }
+	if p.Groups == nil {
+		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
+		size := cmp.Or(p.TargetSize, new(intstr.FromString("100%")))
+		target := groupSize{base: int(size.IntVal), max: noMax}
+		if size.Type == intstr.String {
+			target.share, _ = percentOf(*size)
+		}
+		has := func(node labels.Set) bool { return selector.Matches(node) == (p.Action != MustNot) }
+		return []oracleGroup{{"target", target, has}, {"other", groupSize{max: noMax}, anything}},
+			p.NodeSelector != nil && err == nil && validSize(*size) && slices.Contains([]Action{"", Must, MustNot}, p.Action)
+	}
+	valid = p.NodeSelector == nil && p.Action == "" && p.TargetSize == nil && len(p.Groups) > 0 && len(p.Groups) <= 8
+	names, shares := sets.New[string](), 0
+	for i, g := range p.Groups {
+		last := i == len(p.Groups)-1
+		selector, err := metav1.LabelSelectorAsSelector(g.NodeSelector)
+		share, shareErr := percentOf(intstr.FromString(g.Share))
+		group := oracleGroup{g.Name, groupSize{int(g.Base), share, noMax}, func(node labels.Set) bool { return selector.Matches(node) }}
+		if g.NodeSelector == nil {
+			group.has = anything
+		}
+		if g.Max != nil {
+			group.max = int(*g.Max)
+		}
+		groups = append(groups, group)
+		names.Insert(g.Name)
+		shares += share
+		valid = valid && g.Base >= 0 && group.max >= 0 && err == nil && (g.Share == "" || shareErr == nil) &&
+			(last && g.Share == "" && g.Max == nil || !last && g.NodeSelector != nil)
+	}
+	return groups, valid && names.Len() == len(p.Groups) && !names.Has("") && shares <= 100
 }
 
 func validSize(size intstr.IntOrString) bool {
@@ -224,20 +260,20 @@ func percentOf(size intstr.IntOrString) (int, error) {
 	return strconv.Atoi(strings.TrimSuffix(size.StrVal, "%"))
 }
 
-// target is T(n): the largest number of n pods that the target size allows.
-func (p oraclePolicy) target(n int) int {
-	percent, _ := percentOf(*p.TargetSize)
-	tooMany := func(t int) bool {
-		if p.TargetSize.Type == intstr.Int {
-			return t > int(p.TargetSize.IntVal)
-		}
-		return 100*t > percent*n
+// last returns the group that takes the rest.
+func (p oraclePolicy) last() Group { return Group(len(p.groups)) }
+
+// counts is Q(n): how many of the first n slots belong to each group.
+func (p oraclePolicy) counts(n int) (q [MaxGroups + 1]int) {
+	var sizes []groupSize
+	for _, g := range p.groups {
+		sizes = append(sizes, g.groupSize)
 	}
-	t := n
-	for tooMany(t) {
-		t--
+	slots := newSlotBySlot(sizes)
+	for range n {
+		q[1+slots.next()]++
 	}
-	return t
+	return q
 }
 
 // selects reports whether the policy selects the pod, though another one may govern it.
@@ -321,10 +357,7 @@ func (o *oracle) groupOf(p oraclePolicy, nodeName string) Group {
 }
 
 func (p oraclePolicy) groupOf(node labels.Set) Group {
-	if p.nodeSelector.Matches(node) == (p.Action == Must) {
-		return Target
-	}
-	return Other
+	return Group(1 + slices.IndexFunc(p.groups, func(g oracleGroup) bool { return g.has(node) }))
 }
 
 // placedIn returns the group in which the pod counts: that of its node or, if that is not known, of the node as the
@@ -382,11 +415,12 @@ func controllerOf(pod *v1.Pod) types.UID {
 // oracleDecision is a Decision spelt out, so that two can be compared. The zero value is that of a pod that no policy
 // governs.
 type oracleDecision struct {
-	policy                                   types.NamespacedName
-	mode                                     EnforcementMode
-	qualifying, size, target, managed, other int
-	preferred                                Group
-	allowsTarget, allowsOther                bool
+	policy           types.NamespacedName
+	mode             EnforcementMode
+	qualifying, size int
+	quota, placed    [MaxGroups + 1]int // by Group
+	allows           [MaxGroups + 1]bool
+	preferred        Group
 }
 
 // moved are pods that a simulation has in another group than the cluster, evicted ones in NoGroup.
@@ -400,7 +434,7 @@ func (o *oracle) decide(pod *v1.Pod, moved moved) oracleDecision {
 		return oracleDecision{}
 	}
 	others := slices.DeleteFunc(o.qualifying(p, p.cohortOf(pod)), func(other *v1.Pod) bool { return other.UID == pod.UID })
-	var in [3]int // by Group
+	var in [MaxGroups + 1]int // by Group
 	for _, other := range others {
 		if group, ok := moved[other.UID]; ok {
 			in[group]++
@@ -409,29 +443,30 @@ func (o *oracle) decide(pod *v1.Pod, moved moved) oracleDecision {
 			in[o.heldBy(other, p, pod)]++
 		}
 	}
-	n := o.size(append(others, pod))
-	m, t := in[Target], p.target(n)
-
-	d := oracleDecision{
-		policy:       p.NamespacedName,
-		mode:         p.EnforcementMode,
-		qualifying:   len(others) + 1,
-		size:         n,
-		target:       t,
-		managed:      m,
-		other:        in[Other],
-		preferred:    Other,
-		allowsTarget: p.EnforcementMode == BestEffort || m < t,
-		allowsOther:  p.EnforcementMode == BestEffort || in[Other] < n-t,
+	in[NoGroup] = 0
+	placed := 0
+	for _, n := range in {
+		placed += n
 	}
-	if m < p.target(m+in[Other]+1) {
-		d.preferred = Target
+	n := o.size(append(others, pod))
+	d := oracleDecision{
+		policy:     p.NamespacedName,
+		mode:       p.EnforcementMode,
+		qualifying: len(others) + 1,
+		size:       n,
+		quota:      p.counts(n),
+		placed:     in,
+	}
+	d.allows[NoGroup] = p.EnforcementMode == BestEffort
+	next := p.counts(placed + 1)
+	lacks := func(g Group) int { return next[g] - in[g] }
+	for g := p.last(); g > NoGroup; g-- {
+		d.allows[g] = p.EnforcementMode == BestEffort || in[g] < d.quota[g]
+		if lacks(g) >= lacks(d.preferred) {
+			d.preferred = g
+		}
 	}
 	return d
-}
-
-func (d oracleDecision) allows(group Group) bool {
-	return group == Target && d.allowsTarget || group == Other && d.allowsOther
 }
 
 // couldEvict reports whether the group would be open to the pod without the placed pods of lower priority, and those that
@@ -443,7 +478,7 @@ func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted moved) bool {
 			lower[uid] = NoGroup
 		}
 	}
-	return o.decide(pod, lower).allows(group)
+	return o.decide(pod, lower).allows[group]
 }
 
 // refuses reports whether AssumePod must return a QuotaError: the pod counts and is not bound, and its policy does not
@@ -454,11 +489,11 @@ func (o *oracle) refuses(pod *v1.Pod, node *v1.Node) bool {
 	if !governed || !isActive(pod) || o.boundTo(pod.UID) != "" {
 		return false
 	}
-	group := o.groupOf(p, node.Name)
-	if group == NoGroup {
-		group = p.groupOf(node.Labels)
+	group := p.groupOf(node.Labels)
+	if _, known := o.nodes[node.Name]; known {
+		group = o.groupOf(p, node.Name)
 	}
-	return !o.decide(pod, nil).allows(group)
+	return !o.decide(pod, nil).allows[group]
 }
 
 // view is what PolicyInfo must say of a policy: a line for each cohort, and one for the policies that overrule it.
@@ -485,7 +520,16 @@ func (o *oracle) view(key types.NamespacedName) string {
 			in[group] = append(in[group], pod.UID)
 		}
 		n := o.size(pods)
-		cohorts = append(cohorts, viewOf(cohort, qualifying, n, p.target(n), in[Target], len(in[Other])))
+		var managed []types.UID
+		var placed, quota []int
+		counts := p.counts(n)
+		for g := Group(1); g <= p.last(); g++ {
+			placed, quota = append(placed, len(in[g])), append(quota, counts[g])
+			if g < p.last() {
+				managed = append(managed, in[g]...)
+			}
+		}
+		cohorts = append(cohorts, viewOf(cohort, qualifying, n, quota, managed, placed))
 	}
 	slices.Sort(cohorts)
 	return strings.Join(append(slices.Compact(cohorts), overruledView(o.overruledBy(p))), "\n")
@@ -504,8 +548,8 @@ func (o *oracle) overruledBy(p oraclePolicy) map[types.NamespacedName]int {
 
 func overruledView(by map[types.NamespacedName]int) string { return fmt.Sprintf("overruled by %v", by) }
 
-func viewOf(cohort map[string]string, qualifying []types.UID, size, target int, managed []types.UID, other int) string {
+func viewOf(cohort map[string]string, qualifying []types.UID, size int, quota []int, managed []types.UID, placed []int) string {
 	slices.Sort(qualifying)
 	slices.Sort(managed)
-	return fmt.Sprintf("%v: qualifying %v, size %d, target %d, managed %v, other %d", cohort, qualifying, size, target, managed, other)
+	return fmt.Sprintf("%v: qualifying %v, size %d, quota %v, managed %v, placed %v", cohort, qualifying, size, quota, managed, placed)
 }

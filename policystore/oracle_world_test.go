@@ -339,6 +339,14 @@ var policyFields = []func(picker, *Policy){
 		)
 	},
 	func(pick picker, p *Policy) {
+		if p.Groups = newGroups(pick); p.Groups != nil {
+			p.NodeSelector, p.Action, p.TargetSize = nil, "", nil
+			return
+		}
+		p.Action = choose(pick, "action", Must, MustNot, "")
+		p.TargetSize = choose(pick, "size",
+			new(intstr.FromString("50%")), new(intstr.FromInt32(1)), new(intstr.FromString("40%")), new(intstr.FromInt32(2)),
+			new(intstr.FromString("100%")), new(intstr.FromString("0%")), new(intstr.FromInt32(0)), nil)
 		p.NodeSelector = choose(pick, "node selector",
 			selector(map[string]string{"pool": "spot"}),
 			selector(nil, requirement("pool", metav1.LabelSelectorOpNotIn, "spot")),
@@ -349,12 +357,38 @@ var policyFields = []func(picker, *Policy){
 	func(pick picker, p *Policy) {
 		p.MatchLabelKeys = choose(pick, "keys", []string{}, nil, []string{"app"}, []string{"tier", "app", "tier"})
 	},
-	func(pick picker, p *Policy) { p.Action = choose(pick, "action", Must, MustNot, "") },
-	func(pick picker, p *Policy) {
-		p.TargetSize = choose(pick, "size",
-			new(intstr.FromString("50%")), new(intstr.FromInt32(1)), new(intstr.FromString("40%")), new(intstr.FromInt32(2)),
-			new(intstr.FromString("100%")), new(intstr.FromString("0%")), new(intstr.FromInt32(0)), nil)
-	},
+}
+
+// newGroups picks up to 8 groups, or that there are none but those of a node selector.
+func newGroups(pick picker) []NodeGroup {
+	if pick("form", 2) == 0 {
+		return nil
+	}
+	var groups []NodeGroup
+	left := 100
+	for i := range 1 + pick("groups", MaxGroups) {
+		g := NodeGroup{Name: string(rune('a' + i)), Base: choose(pick, "base", int32(0), 0, 0, 1, 2)}
+		g.NodeSelector = choose(pick, "node selector",
+			selector(map[string]string{"pool": "spot"}),
+			selector(map[string]string{"pool": "od"}),
+			selector(nil, requirement("pool", metav1.LabelSelectorOpDoesNotExist)),
+			selector(nil),
+		)
+		if share := choose(pick, "share", 50, 30, 0, 100, -1); share >= 0 {
+			g.Share = fmt.Sprintf("%d%%", min(share, left))
+			left -= min(share, left)
+		}
+		if i := pick("max", 6); i > 2 {
+			g.Max = new(int32(i - 3))
+		}
+		groups = append(groups, g)
+	}
+	last := &groups[len(groups)-1]
+	last.Share, last.Max = "", nil
+	if pick("the rest", 2) == 0 {
+		last.NodeSelector = nil
+	}
+	return groups
 }
 
 // policyFaults make a policy invalid, in one field each.
@@ -370,6 +404,22 @@ var policyFaults = []func(*Policy){
 	func(p *Policy) { p.TargetSize = new(intstr.FromInt32(-1)) },
 	func(p *Policy) { p.TargetSize = new(intstr.FromString("150%")) },
 	func(p *Policy) { p.TargetSize = new(intstr.FromString("5")) },
+	func(p *Policy) { p.Groups = []NodeGroup{} },
+	func(p *Policy) { p.Groups = []NodeGroup{{Name: "a"}}; p.NodeSelector = selector(nil) },
+	func(p *Policy) { twoGroups(p); p.Groups[1].Name = "a" },
+	func(p *Policy) { twoGroups(p); p.Groups[0].Name = "" },
+	func(p *Policy) { twoGroups(p); p.Groups[0].NodeSelector = nil },
+	func(p *Policy) { twoGroups(p); p.Groups[0].Base = -1 },
+	func(p *Policy) { twoGroups(p); p.Groups[0].Share = "101%" },
+	func(p *Policy) { twoGroups(p); p.Groups[0].Max = new(int32(-1)) },
+	func(p *Policy) { twoGroups(p); p.Groups[1].Share = "0%" },
+	func(p *Policy) { twoGroups(p); p.Groups[1].Max = new(int32(1)) },
+}
+
+// twoGroups gives the policy two groups.
+func twoGroups(p *Policy) {
+	p.NodeSelector, p.Action, p.TargetSize = nil, "", nil
+	p.Groups = []NodeGroup{{Name: "a", NodeSelector: selector(nil), Share: "40%"}, {Name: "b"}}
 }
 
 func selector(match map[string]string, expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {

@@ -5,6 +5,27 @@ import "math"
 // MaxGroups is how many groups a policy has at most.
 const MaxGroups = 8
 
+// perGroup is a number of pods for each group of a policy, at the group's number; that of NoGroup is 0.
+type perGroup [MaxGroups + 1]int32
+
+// list returns the numbers of the groups from 1 to last.
+func (q *perGroup) list(last Group) []int {
+	list := make([]int, last)
+	for i, n := range q[1 : last+1] {
+		list[i] = int(n)
+	}
+	return list
+}
+
+// sum is for all groups together.
+func (q *perGroup) sum() int {
+	sum := 0
+	for _, n := range q[1:] {
+		sum += int(n)
+	}
+	return sum
+}
+
 // plan is the endless sequence of slots 1, 2, 3, ... that a policy has for the pods of a cohort. Each slot belongs to
 // one group, and the n-th pod that is placed takes slot n. It is immutable.
 //
@@ -14,7 +35,7 @@ const MaxGroups = 8
 //
 // So with two groups the first one has its share, rounded down, and the second one the rest.
 type plan struct {
-	groups []groupSize // at least one; the last has neither share nor max
+	groups []groupSize // from group 1 on; the last has neither share nor max
 	turns  []turn
 }
 
@@ -61,44 +82,50 @@ func newTurns(groups []groupSize) []turn {
 }
 
 // counts returns Q(n): how many of the first n slots belong to each group. They add up to n, and none falls as n grows.
-func (p *plan) counts(n int) (q [MaxGroups]int) {
+func (p *plan) counts(n int) (q perGroup) {
+	if len(p.groups) == 0 {
+		return q
+	}
 	beyond := n
+	var bases [MaxGroups]int
 	for i, g := range p.groups {
-		q[i] = min(g.base, beyond)
-		beyond -= q[i]
+		bases[i] = min(g.base, beyond)
+		beyond -= bases[i]
 	}
 	sum, last := len(p.turns)-1, len(p.groups)-1
 	shared := beyond/100*sum + beyond%100*sum/100 // beyond*sum may overflow
 	rest := n
 	for i, g := range p.groups[:last] {
+		count := bases[i]
 		if g.share > 0 {
-			q[i] += shared/sum*g.share + int(p.turns[shared%sum][i])
+			count += shared/sum*g.share + int(p.turns[shared%sum][i])
 		}
-		q[i] = min(q[i], g.max)
-		rest -= q[i]
+		count = min(count, g.max)
+		q[i+1] = int32(count)
+		rest -= count
 	}
-	q[last] = rest
+	q[last+1] = int32(rest)
 	return q
 }
 
-// groupOf returns the index of the group that slot n, at least 1, belongs to.
-func (p *plan) groupOf(n int) int {
+// groupOf returns the group that slot n, at least 1, belongs to.
+func (p *plan) groupOf(n int) Group {
 	before, with := p.counts(n-1), p.counts(n)
-	last := len(p.groups) - 1
-	for i := range last {
-		if with[i] > before[i] {
-			return i
+	last := Group(len(p.groups))
+	for g := Group(1); g < last; g++ {
+		if with[g] > before[g] {
+			return g
 		}
 	}
 	return last
 }
 
-// only returns the index of the group that all slots belong to, if there is one: all for which there can ever be pods.
-func (p *plan) only() (index int, ok bool) {
-	for i, n := range p.counts(math.MaxInt32) {
+// only returns the group that all slots belong to, for which there can ever be pods; NoGroup if there is none.
+func (p *plan) only() Group {
+	for g, n := range p.counts(math.MaxInt32) {
 		if n == math.MaxInt32 {
-			return i, true
+			return Group(g)
 		}
 	}
-	return 0, false
+	return NoGroup
 }

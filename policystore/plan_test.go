@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,7 +64,8 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for n, want := range tc.want {
 				counts := tc.plan.counts(n)
-				assert.Equal(t, slices.Concat(want, make([]int, MaxGroups-len(want))), counts[:], "%d pods", n)
+				assert.Equal(t, want, counts.list(Group(len(want))), "%d pods", n)
+				assert.Equal(t, n, counts.sum(), "%d pods", n)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestPlanSlots(t *testing.T) {
 	} {
 		got := ""
 		for n := 1; n <= len(want); n++ {
-			got += string(rune('a' + plan.groupOf(n)))
+			got += string(rune('a' - 1 + plan.groupOf(n)))
 		}
 		assert.Equal(t, want, got)
 	}
@@ -92,7 +92,7 @@ func TestPlanOfTwoGroups(t *testing.T) {
 		plan := planOf(percent)
 		for n := range 1001 {
 			counts := plan.counts(n)
-			require.Equalf(t, []int{n * percent / 100, n - n*percent/100}, counts[:2], "%d%% of %d", percent, n)
+			require.Equalf(t, []int{n * percent / 100, n - n*percent/100}, counts.list(2), "%d%% of %d", percent, n)
 		}
 	}
 }
@@ -100,24 +100,20 @@ func TestPlanOfTwoGroups(t *testing.T) {
 func TestPlanOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		groups []groupSize
-		want   int // -1: there is none
+		want   Group
 	}{
-		"one group":                    {[]groupSize{{base: 3, max: noMax}}, 0},
-		"all of them":                  {[]groupSize{{share: 100, max: noMax}, {max: noMax}}, 0},
-		"none of them":                 {[]groupSize{{max: noMax}, {max: noMax}}, 1},
-		"at most none":                 {[]groupSize{{base: 2, share: 100, max: 0}, {max: noMax}}, 1},
-		"all but one in a hundred":     {[]groupSize{{share: 99, max: noMax}, {max: noMax}}, -1},
-		"all up to a number":           {[]groupSize{{base: 100, max: noMax}, {max: noMax}}, -1},
-		"all, but there is a max":      {[]groupSize{{share: 100, max: 100}, {max: noMax}}, -1},
-		"all but the base of the last": {[]groupSize{{share: 100, max: noMax}, {base: 1, max: noMax}}, -1},
-		"all for the second":           {[]groupSize{{max: noMax}, {share: 100, max: noMax}, {max: noMax}}, 1},
+		"one group":                    {[]groupSize{{base: 3, max: noMax}}, 1},
+		"all of them":                  {[]groupSize{{share: 100, max: noMax}, {max: noMax}}, 1},
+		"none of them":                 {[]groupSize{{max: noMax}, {max: noMax}}, 2},
+		"at most none":                 {[]groupSize{{base: 2, share: 100, max: 0}, {max: noMax}}, 2},
+		"all but one in a hundred":     {[]groupSize{{share: 99, max: noMax}, {max: noMax}}, NoGroup},
+		"all up to a number":           {[]groupSize{{base: 100, max: noMax}, {max: noMax}}, NoGroup},
+		"all, but there is a max":      {[]groupSize{{share: 100, max: 100}, {max: noMax}}, NoGroup},
+		"all but the base of the last": {[]groupSize{{share: 100, max: noMax}, {base: 1, max: noMax}}, NoGroup},
+		"all for the second":           {[]groupSize{{max: noMax}, {share: 100, max: noMax}, {max: noMax}}, 2},
 	} {
 		plan := newPlan(tc.groups)
-		index, ok := plan.only()
-		if !ok {
-			index = -1
-		}
-		assert.Equal(t, tc.want, index, name)
+		assert.Equal(t, tc.want, plan.only(), name)
 	}
 }
 
@@ -152,18 +148,17 @@ func TestPlanByRandomGroups(t *testing.T) {
 	for range 2000 {
 		groups := randomGroups(r, false)
 		plan, slots := newPlan(groups), newSlotBySlot(groups)
-		var before, want [MaxGroups]int
+		var before, want perGroup
 		for n := 1; n <= 1000; n++ {
-			slot := slots.next()
+			slot := Group(1 + slots.next())
 			want[slot]++
-			counts, total := plan.counts(n), 0
-			for i := range counts {
-				total += counts[i]
-				if counts[i] < before[i] {
-					require.Failf(t, "a group shrinks", "%+v: group %d of %d pods", groups, i, n)
+			counts := plan.counts(n)
+			for g := range counts {
+				if counts[g] < before[g] {
+					require.Failf(t, "a group shrinks", "%+v: group %d of %d pods", groups, g, n)
 				}
 			}
-			if total != n || counts != want || plan.groupOf(n) != slot {
+			if counts.sum() != n || counts != want || plan.groupOf(n) != slot {
 				require.Failf(t, "not as told", "%+v: %d pods: %v, slot of group %d, want %v, group %d",
 					groups, n, counts, plan.groupOf(n), want, slot)
 			}
@@ -186,67 +181,12 @@ func TestPlanIsCloseToTheShares(t *testing.T) {
 		for n := range 1001 {
 			counts := plan.counts(n)
 			for i, g := range groups {
-				if off := 100*counts[i] - n*g.share; off <= -100 || off >= 100 {
-					require.Failf(t, "a pod or more off", "%+v: group %d of %d pods has %d", groups, i, n, counts[i])
+				if off := 100*int(counts[i+1]) - n*g.share; off <= -100 || off >= 100 {
+					require.Failf(t, "a pod or more off", "%+v: group %d of %d pods has %d", groups, i+1, n, counts[i+1])
 				}
 			}
 		}
 	}
-}
-
-// slotBySlot hands out the slots of a plan one after another, in no other way than the rule for them is told.
-type slotBySlot struct {
-	groups    []groupSize
-	has       []int // slots of each group
-	bases     []int // slots that each group still gets before all shares
-	sharedOut []int // slots that each group was due by its share, whether or not it could have them
-	n, shared int   // slots beyond the bases, and how many of them went by the shares
-}
-
-func newSlotBySlot(groups []groupSize) *slotBySlot {
-	s := &slotBySlot{groups: groups, has: make([]int, len(groups)), sharedOut: make([]int, len(groups))}
-	for _, g := range groups {
-		s.bases = append(s.bases, g.base)
-	}
-	return s
-}
-
-func (s *slotBySlot) next() int {
-	g := s.due()
-	if s.has[g] == s.groups[g].max {
-		g = len(s.groups) - 1
-	}
-	s.has[g]++
-	return g
-}
-
-func (s *slotBySlot) due() int {
-	if i := slices.IndexFunc(s.bases, func(left int) bool { return left > 0 }); i >= 0 {
-		s.bases[i]--
-		return i
-	}
-	sum := 0
-	for _, g := range s.groups {
-		sum += g.share
-	}
-	s.n++
-	if s.shared == s.n*sum/100 {
-		return len(s.groups) - 1
-	}
-	s.shared++
-	best, bestDue := -1, 0
-	for i, g := range s.groups {
-		pod := s.sharedOut[i] + 1
-		if g.share == 0 || (pod-1)*sum >= s.shared*g.share {
-			continue // not released
-		}
-		due := int(math.Ceil(float64(pod*sum) / float64(g.share)))
-		if best < 0 || due < bestDue {
-			best, bestDue = i, due
-		}
-	}
-	s.sharedOut[best]++
-	return best
 }
 
 func BenchmarkPlan(b *testing.B) {

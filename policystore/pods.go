@@ -23,10 +23,11 @@ type pod struct {
 	observed, reserved *node
 
 	// The contribution: where the pod is listed and counted. Undoing it needs nothing else.
-	cohort *cohort
-	group  Group
-	held   Group // in which it holds a place as a nominated pod
-	placed *node
+	cohort  *cohort
+	group   Group
+	managed bool
+	held    Group // in which it holds a place as a nominated pod
+	placed  *node
 
 	labelSetIndex, nodeIndex int
 
@@ -263,7 +264,7 @@ func (s *state) settle(p *pod) {
 		s.enterCohort(p, c)
 		s.tidyCohort(was)
 	}
-	if group != p.group {
+	if group != p.group || c != nil && c.policy.spec.manages(group) != p.managed {
 		p.setGroup(group)
 		s.touch(c.policy)
 	}

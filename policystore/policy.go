@@ -81,14 +81,16 @@ type compiledPolicy struct {
 	Policy
 	podSelector labelselector.Selector
 	nodeGroups
-
-	nodeSelector labelselector.Selector
 }
 
-func (c *compiledPolicy) target(n int) int { return c.plan.counts(n)[0] }
+var noGroups nodeGroups
 
-func (c *compiledPolicy) hasNodeSelector(text string) bool {
-	return c != nil && c.nodeSelector.String() == text
+// groups returns the policy's groups; none if the policy is nil.
+func (c *compiledPolicy) groups() *nodeGroups {
+	if c == nil {
+		return &noGroups
+	}
+	return &c.nodeGroups
 }
 
 var defaultTargetSize = intstr.FromString("100%")
@@ -116,9 +118,6 @@ func compile(p Policy) (*compiledPolicy, error) {
 	c.nodeGroups, groupErrs = compileGroups(&p)
 	errs = append(errs, groupErrs...)
 	if p.Groups == nil {
-		if len(errs) == 0 {
-			c.nodeSelector = c.claims[0].selector
-		}
 		c.Action = cmp.Or(p.Action, Must)
 		c.TargetSize = new(*cmp.Or(p.TargetSize, &defaultTargetSize))
 	}
@@ -163,7 +162,7 @@ func (c *compiledPolicy) sameGrouping(o *compiledPolicy) bool {
 
 // sameDivision reports whether both policies, each of which may be nil, divide the nodes in the same way.
 func (c *compiledPolicy) sameDivision(o *compiledPolicy) bool {
-	return c == o || c != nil && o != nil && c.sameNodes(&o.nodeGroups)
+	return c == o || c != nil && o != nil && c.division == o.division
 }
 
 // equal reports whether both policies mean the same.

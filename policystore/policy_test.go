@@ -70,7 +70,7 @@ func TestInvalidPolicy(t *testing.T) {
 				assert.True(t, ok)
 				assert.Equal(t, policystore.PolicyInfo{Policy: policy{NamespacedName: web}, Err: err}, info)
 				assert.Equal(t, policystore.NoGroup, info.GroupOf(spot))
-				assert.Zero(t, info.TargetOf(10))
+				assert.Zero(t, info.Quota(target, 10))
 				_, governed := w.Decide(w.pods[pods[0]])
 				assert.False(t, governed)
 				_, governed = w.Decide(w.pods[pods[1]])
@@ -94,7 +94,7 @@ func TestPolicyDefaults(t *testing.T) {
 		TargetSize:      new(intstr.FromString("100%")),
 	}, info.Policy)
 	assert.Equal(t, policystore.Target, info.GroupOf(nil))
-	assert.Equal(t, 10, info.TargetOf(10))
+	assert.Equal(t, 10, info.Quota(target, 10))
 
 	for name, policy := range map[string]policystore.Policy{
 		"defaults":          info.Policy,

@@ -228,7 +228,7 @@ func TestRaces(t *testing.T) {
 		for i, name := range gatedPods {
 			pod := newPod(name, controlledBy("rs"))
 			d, _ := w.Decide(pod)
-			require.Equal(t, []int{i + 1, 10, 4}, []int{d.Qualifying, d.Size, d.Target})
+			require.Equal(t, []int{i + 1, 10, 4}, []int{d.Qualifying, d.Size, d.Quota(target)})
 			require.Equal(t, i < 4, d.Allows(target))
 			err := w.AssumePod(pod, newNode("m1", nil))
 			require.Equal(t, i < 4, err == nil)
@@ -240,7 +240,7 @@ func TestRaces(t *testing.T) {
 		w.requireSplit("4/6")
 		w.ForgetPod(w.pods[gatedPods[0]])
 		d, _ := w.Decide(w.pods[gatedPods[1]])
-		assert.Equal(t, []int{10, 2, 6}, []int{d.Qualifying, d.Managed, d.Other}, "the gates do not come back")
+		assert.Equal(t, []int{10, 2, 6}, []int{d.Qualifying, d.Placed(target), d.Placed(other)}, "the gates do not come back")
 	})
 
 	t.Run("9 two profiles compete for the last place", func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestRaces(t *testing.T) {
 			var quota *policystore.QuotaError
 			require.True(t, errors.As(errs[1], &quota))
 			require.Equal(t, target, quota.Group)
-			require.EqualError(t, quota, "placement policy default/web: target group full (4 of 4 pods; 11 qualify)")
+			require.EqualError(t, quota, "placement policy default/web: group target full (4 of 4 pods; 11 qualify)")
 			w.requireSplit("4/6")
 			require.NoError(t, w.AssumePod(w.pods[pods[1]], newNode("o1", nil)))
 			w.requireSplit("4/7")
@@ -300,7 +300,7 @@ func TestRaces(t *testing.T) {
 			assert.Empty(t, info.Cohorts)
 			d, _ := w.Decide(pod)
 			assert.Equal(t, "next", d.Policy.Name, "the next policy governs its pods")
-			assert.Equal(t, []int{11, 4, 6}, []int{d.Qualifying, d.Managed, d.Other})
+			assert.Equal(t, []int{11, 4, 6}, []int{d.Qualifying, d.Placed(target), d.Placed(other)})
 
 			w.set(strict40)
 			w.requireSplit("4/6")

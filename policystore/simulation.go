@@ -18,7 +18,7 @@ func (s *Store) WithoutPod(d Decision, other *v1.Pod) Decision {
 	if p == nil {
 		return d
 	}
-	if g := s.state.groupIn(d, p); g != NoGroup && d.placed(g) > 0 {
+	if g := s.state.groupIn(d, p); g != NoGroup && d.Placed(g) > 0 {
 		return d.move(p, g, NoGroup)
 	}
 	return d
@@ -109,7 +109,7 @@ func (s *Store) CouldEvict(d Decision, g Group) bool {
 			lower++
 		}
 	}
-	return d.placed(g)-lower < d.Quota(g)
+	return d.Placed(g)-lower < d.Quota(g)
 }
 
 // LowerPriority returns the placed pods of the cohort that have a lower priority than the decision's pod, by UID, each

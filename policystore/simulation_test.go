@@ -47,8 +47,8 @@ func TestSimulationFollowsTheCohort(t *testing.T) {
 		assert.True(t, w.CouldEvict(d, target), name)
 		assert.Equal(t, map[types.UID]string{low.UID: "m1"}, w.LowerPriority(d), name)
 		without := w.WithoutPod(d, low)
-		assert.Equal(t, []int{1, 0}, []int{d.Managed, without.Managed}, name)
-		assert.Equal(t, d.Managed, w.WithPod(without, low, spot).Managed, name)
+		assert.Equal(t, []int{1, 0}, []int{d.Placed(target), without.Placed(target)}, name)
+		assert.Equal(t, d.Placed(target), w.WithPod(without, low, spot).Placed(target), name)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAPodCanBeMovedInASimulation(t *testing.T) {
 	pods := w.create(2, onNode("m1"))
 	w.create(1, onNode("o1"))
 	pod := w.pods[w.create(1)[0]]
-	counts := func(d policystore.Decision) []int { return []int{d.Managed, d.Other} }
+	counts := func(d policystore.Decision) []int { return []int{d.Placed(target), d.Placed(other)} }
 	d, _ := w.Decide(pod)
 	require.Equal(t, []int{2, 1}, counts(d))
 	require.False(t, d.Allows(target))
@@ -99,7 +99,7 @@ func TestANominationThatIsOnItsWayHoldsAPlaceInASimulation(t *testing.T) {
 	w.update(nominatedFor("m1"), pods[1])
 	d, _ = w.Decide(w.pods[pods[0]])
 	again := w.WithPod(d, w.pods[pods[1]], spot)
-	assert.Equal(t, 1, again.Managed, "it is counted once")
+	assert.Equal(t, 1, again.Placed(target), "it is counted once")
 }
 
 func TestSimulationLeavesOtherPodsOut(t *testing.T) {

@@ -374,7 +374,7 @@ func TestWantedSize(t *testing.T) {
 				if len(info.Cohorts) == 0 {
 					return 0
 				}
-				require.Equal(t, info.TargetOf(info.Cohorts[0].Size), info.Cohorts[0].Target)
+				require.Equal(t, info.Quota(target, info.Cohorts[0].Size), info.Cohorts[0].Target)
 				return info.Cohorts[0].Size
 			}
 			assert.Equal(t, tc.without, size())

@@ -3,6 +3,7 @@ package policystore
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,6 +24,9 @@ func sized(t *testing.T, size intstr.IntOrString) *compiledPolicy {
 	return c
 }
 
+// targetOf returns how many of n pods belong in the first group.
+func targetOf(c *compiledPolicy, n int) int { return int(c.plan.counts(n)[Target]) }
+
 func TestTarget(t *testing.T) {
 	for _, tc := range []struct {
 		size string
@@ -41,17 +45,17 @@ func TestTarget(t *testing.T) {
 	} {
 		policy := sized(t, intstr.Parse(tc.size))
 		for n, want := range tc.want {
-			assert.Equalf(t, want, policy.target(n), "%s of %d", tc.size, n)
+			assert.Equalf(t, want, targetOf(policy, n), "%s of %d", tc.size, n)
 		}
 	}
 }
 
 func FuzzTarget(f *testing.F) {
-	f.Add(int32(40), true, 10)
-	f.Add(int32(99), true, math.MaxInt-1) // n times the percentage would overflow
-	f.Add(int32(math.MaxInt32), false, 0)
-	f.Fuzz(func(t *testing.T, size int32, percent bool, n int) {
-		if size < 0 || percent && size > 100 || n < 0 || n == math.MaxInt {
+	f.Add(int32(40), true, int32(10))
+	f.Add(int32(99), true, int32(math.MaxInt32-1)) // n times the percentage would overflow 32 bits
+	f.Add(int32(math.MaxInt32), false, int32(0))
+	f.Fuzz(func(t *testing.T, size int32, percent bool, n int32) {
+		if size < 0 || percent && size > 100 || n < 0 || n == math.MaxInt32 {
 			t.Skip("no such size or number")
 		}
 		value := intstr.FromInt32(size)
@@ -59,8 +63,8 @@ func FuzzTarget(f *testing.F) {
 			value = intstr.FromString(fmt.Sprintf("%d%%", size))
 		}
 		policy := sized(t, value)
-		target, next := policy.target(n), policy.target(n+1)
-		assert.True(t, 0 <= target && target <= n, "T(%d) = %d", n, target)
+		target, next := targetOf(policy, int(n)), targetOf(policy, int(n)+1)
+		assert.True(t, 0 <= target && target <= int(n), "T(%d) = %d", n, target)
 		assert.True(t, next == target || next == target+1, "T(%d) = %d, T(%d) = %d", n, target, n+1, next)
 	})
 }
@@ -81,12 +85,27 @@ func TestStrictAllowsThePreferredGroup(t *testing.T) {
 		for n := 1; n <= most; n++ {
 			for placed := range n { // the pod itself is the one more
 				for managed := range placed + 1 {
-					d := Decision{spec: policy, Size: n, Managed: managed, Other: placed - managed}
+					d := Decision{spec: policy, Size: n, placed: perGroup{Target: int32(managed), Other: int32(placed - managed)}}
 					d.conclude()
 					require.Truef(t, d.Allows(d.Preferred), "%s: %+v", size.String(), d)
 				}
 			}
 		}
+	}
+}
+
+func TestStrictAllowsThePreferredOfManyGroups(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 5000 {
+		groups := randomGroups(r, false)
+		spec := sized(t, intstr.FromInt(0))
+		spec.plan, spec.names = newPlan(groups), make([]string, len(groups))
+		d := Decision{spec: spec, Size: 1 + r.IntN(50)}
+		for range r.IntN(d.Size) {
+			d.placed[1+r.IntN(len(groups))]++
+		}
+		d.conclude()
+		require.Truef(t, d.Allows(d.Preferred), "%+v: %+v", groups, d)
 	}
 }
 
@@ -101,7 +120,7 @@ func TestMustAndMustNotDifferByRounding(t *testing.T) {
 			if percent*n%100 != 0 {
 				roundedUp = 1
 			}
-			require.Equalf(t, must.target(n)+roundedUp, n-mustNot.target(n), "%d%% of %d", percent, n)
+			require.Equalf(t, targetOf(must, n)+roundedUp, n-targetOf(mustNot, n), "%d%% of %d", percent, n)
 		}
 	}
 }

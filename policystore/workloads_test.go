@@ -60,10 +60,10 @@ func TestImpossibleSizesAreNotKnown(t *testing.T) {
 		w.SetWorkloadSize("rs", 10)
 		w.SetWorkloadSize("rs", size)
 		d, _ := w.Decide(w.pods["web-001"])
-		assert.Equal(t, []int{5, 2}, []int{d.Size, d.Target}, "size %d", size)
+		assert.Equal(t, []int{5, 2}, []int{d.Size, d.Quota(target)}, "size %d", size)
 	}
 	w.SetWorkloadSize("rs", math.MaxInt32)
 	d, _ := w.Decide(w.pods["web-001"])
-	assert.Equal(t, []int{math.MaxInt32, 858993458}, []int{d.Size, d.Target})
+	assert.Equal(t, []int{math.MaxInt32, 858993458}, []int{d.Size, d.Quota(target)})
 	w.RemoveWorkload("rs")
 }

@@ -51,7 +51,7 @@ func answer(ctx context.Context, config *rest.Config, in io.Reader, out io.Write
 		return err
 	}
 	if decision, governed := store.Decide(pod); governed {
-		fmt.Fprintf(out, "to group %s, by policy %s\n", decision.Preferred, decision.Policy)
+		fmt.Fprintf(out, "to group %s, by policy %s\n", decision.GroupName(decision.Preferred), decision.Policy)
 	} else {
 		fmt.Fprintln(out, "anywhere: no policy governs it")
 	}

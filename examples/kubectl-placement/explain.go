@@ -80,12 +80,12 @@ func explain(w *world, namespace, name string) (Explanation, error) {
 		e.NotCounted = whyNotCounted(pod)
 	}
 	if node := s.node(pod.Spec.NodeName); node != nil && e.Cohort != nil {
-		e.Group = d.GroupOf(node.Labels).String()
+		e.Group = d.GroupName(d.GroupOf(node.Labels))
 	}
-	for _, g := range allGroups {
+	for g := range d.Groups() {
 		c := Choice{
-			Group:       g.String(),
-			Pods:        d.Quota(g) - d.Free(g),
+			Group:       d.GroupName(g),
+			Pods:        d.Placed(g),
 			QuotaPods:   d.Quota(g),
 			Allowed:     d.Allows(g),
 			Preferred:   d.Preferred == g,

@@ -9,9 +9,6 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// allGroups are the groups into which a policy divides the nodes, in its order.
-var allGroups = []policystore.Group{policystore.Target, policystore.Other}
-
 // Group is a group of nodes of a policy.
 type Group struct {
 	Name  string   `json:"name"`
@@ -23,8 +20,8 @@ type Group struct {
 // groupsOf divides the nodes, which are sorted by name, into the groups of a valid policy.
 func groupsOf(info policystore.PolicyInfo, nodes []*v1.Node) []Group {
 	var groups []Group
-	for _, g := range allGroups {
-		group := Group{Name: g.String(), Nodes: []string{}}
+	for g := range info.Groups() {
+		group := Group{Name: info.GroupName(g), Nodes: []string{}}
 		for _, node := range nodes {
 			if info.GroupOf(node.Labels) != g {
 				continue
@@ -45,7 +42,7 @@ type Counts struct {
 	QualifyingPods int `json:"qualifyingPods"`
 	// Groups has, for each group of the policy, how many of them are there.
 	Groups []GroupCount `json:"groups"`
-	// PendingPods is how many are in no group: not placed yet, or on a node that is not known.
+	// PendingPods is how many are in no group: not placed yet, or on a node that is not known or that no group has.
 	PendingPods int `json:"pendingPods"`
 }
 
@@ -57,14 +54,13 @@ type GroupCount struct {
 }
 
 func countsOf(info policystore.PolicyInfo, c policystore.Cohort) Counts {
-	counts := Counts{QualifyingPods: c.Qualifying, PendingPods: c.Qualifying - c.Managed - c.Other}
-	target := info.TargetOf(c.Qualifying)
-	for _, g := range allGroups {
-		count := GroupCount{g.String(), c.Managed, target}
-		if g == policystore.Other {
-			count.Pods, count.TargetPods = c.Other, c.Qualifying-target
-		}
-		counts.Groups = append(counts.Groups, count)
+	counts := Counts{QualifyingPods: c.Qualifying, PendingPods: c.Qualifying}
+	for g := range info.Groups() {
+		counts.Groups = append(counts.Groups, GroupCount{Name: info.GroupName(g), TargetPods: info.Quota(g, c.Qualifying)})
+	}
+	for i, pods := range c.Placed {
+		counts.Groups[i].Pods = pods
+		counts.PendingPods -= pods
 	}
 	return counts
 }

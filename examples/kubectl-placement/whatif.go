@@ -137,19 +137,15 @@ func newRule(info policystore.PolicyInfo, nodes []*v1.Node) rule {
 
 // place puts the pod on a node of the preferred group or, if that has none, of another one if the policy allows it.
 func place(store *policystore.Store, pod *v1.Pod, d policystore.Decision, r rule) Decision {
-	n := d.Managed + d.Other + 1
-	reason := fmt.Sprintf("target group has %d, should have %d of %d placed", d.Managed, r.TargetOf(n), n)
-	groups := slices.Clone(allGroups)
-	if d.Preferred == policystore.Other {
-		slices.Reverse(groups)
-	}
-	for _, group := range groups {
+	reason := d.Preference()
+	others := slices.DeleteFunc(slices.Collect(d.Groups()), func(g policystore.Group) bool { return g == d.Preferred })
+	for _, group := range append([]policystore.Group{d.Preferred}, others...) {
 		if r.open[group] == nil {
-			reason += fmt.Sprintf("; no uncordoned node in the %s group", group)
+			reason += fmt.Sprintf("; no uncordoned node in group %s", d.GroupName(group))
 		} else if err := store.AssumePod(pod, r.open[group]); err != nil {
 			reason += "; " + err.Error()
 		} else {
-			return Decision{keyOf(pod).String(), d.Policy.String(), group.String(), reason}
+			return Decision{keyOf(pod).String(), d.Policy.String(), d.GroupName(group), reason}
 		}
 	}
 	return Decision{keyOf(pod).String(), d.Policy.String(), "waits", reason}

@@ -72,7 +72,7 @@ func (c *count) print(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "node\tgroup\tpods\t")
 	for _, node := range c.nodes {
-		fmt.Fprintf(table, "%s\t%s\t%d\t\n", node.name, node.group, node.pods)
+		fmt.Fprintf(table, "%s\t%s\t%d\t\n", node.name, c.policy.GroupName(node.group), node.pods)
 	}
 	table.Flush()
 	fmt.Fprintf(out, "the API server:   %d pods, %d in the target group, %d in the other, target %d\n", c.Qualifying, c.Managed, c.Other, c.Target)

@@ -258,7 +258,7 @@ func (d *demonstration) deleteHalf(ctx context.Context) error {
 // relabel moves a node with pods on it into the other group. The running pods stay, so the ratio drifts; it chooses a node
 // without which it is possible to be exact again once there are as many pods as the last step wants.
 func (d *demonstration) relabel(ctx context.Context, finally int) error {
-	target := d.last.policy.TargetOf(finally)
+	target := d.last.policy.Quota(policystore.Target, finally)
 	nodesIn := map[policystore.Group]int{}
 	for _, node := range d.last.nodes {
 		nodesIn[node.group]++
@@ -285,7 +285,7 @@ func (d *demonstration) relabel(ctx context.Context, finally int) error {
 			return err
 		}
 		_, err = d.Client().CoreV1().Nodes().Patch(ctx, node.name, types.MergePatchType, patch, metav1.PatchOptions{})
-		fmt.Fprintf(d.out, "  node %s leaves the %s group with its %d pods\n", node.name, node.group, node.pods)
+		fmt.Fprintf(d.out, "  node %s leaves the %s group with its %d pods\n", node.name, d.last.policy.GroupName(node.group), node.pods)
 		return err
 	}
 	fmt.Fprintln(d.out, "  left out: with no node could the ratio be exact again in the end")

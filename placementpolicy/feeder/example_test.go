@@ -57,7 +57,7 @@ func Example() {
 
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{"app": "web"}}}
 	decision, governed := store.Decide(pod)
-	fmt.Println(governed, decision.Policy, decision.Preferred)
+	fmt.Println(governed, decision.Policy, decision.GroupName(decision.Preferred))
 	// Output: true default/web-on-spot other
 }
 

@@ -39,7 +39,7 @@ spec:
 
 	info, _ := store.Policy(policy.NamespacedName)
 	fmt.Println(info.Policy.EnforcementMode, info.Policy.Action, info.Policy.MatchLabelKeys)
-	fmt.Println("of 10 pods:", info.TargetOf(10))
+	fmt.Println("of 10 pods:", info.Quota(policystore.Target, 10))
 	// Output:
 	// BestEffort Must [pod-template-hash rollouts-pod-template-hash]
 	// of 10 pods: 4

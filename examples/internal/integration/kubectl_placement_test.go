@@ -55,11 +55,11 @@ func TestKubectlPlacement(t *testing.T) {
 		})
 	}
 	requireSaid(`(?s)web +Strict, Must 40%, weight 0 +10 +target 0/4, other 6/6 +4 +4 pending\n.*`+
-		`web +4 pending: 0/\d+ nodes are available: .*other group full`,
+		`web +4 pending: 0/\d+ nodes are available: .*group other full`,
 		"status")
 	pod := w.podsOn("")[0]
 	requireSaid(`(?s)^Pod: .*`+pod+`, pending\nPolicy: .*web\n.*Pods of: +ReplicaSet/web-.* \(10\)\n`+
-		`Counts: +10 qualify: target 0/4, other 6/6, 4 pending\nWaits: .*other group full.*`+
+		`Counts: +10 qualify: target 0/4, other 6/6, 4 pending\nWaits: .*group other full.*`+
 		`target +0 of 4 +yes +yes +0 +[^\n]*cordoned.*other +6 of 6 +no +no +1: \S+-o1 `,
 		"explain", "pod", pod)
 	said, err := placement("whatif", "--set=policy.targetSize=0%", "-o", "json", user)

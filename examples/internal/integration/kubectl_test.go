@@ -287,6 +287,6 @@ func TestKubectlGetAndDescribe(t *testing.T) {
 		"get", "pp", "--output=wide")
 	requireSaid(`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +0 of 10 pods are in the target group, where 4 belong; 4 pods wait.*Type: +OnTarget`,
 		"describe", "pp", "web")
-	requireSaid(`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: other group full \(6 of 6 pods; [^)]* ?qualify\)`,
+	requireSaid(`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: group other full \(6 of 6 pods; [^)]* ?qualify\)`,
 		"describe", "pod", w.podsOn("")[0])
 }

@@ -28,7 +28,7 @@ func TestI1TargetGroupWithoutRoom(t *testing.T) {
 		w.requireCounts("web", 10, 0, 6)
 		message := w.requirePending("web", 4)
 		assert.Contains(t, message, "1 Too many pods")
-		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: other group full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, message)
+		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, message)
 
 		// A placeholder waits for the target group, and only for that: the autoscaler has a reason to add a node there.
 		w.deploy("placeholder", 1, onlyOn("m"), priority("lowest"))
@@ -55,7 +55,7 @@ func TestI2TargetGroupWithoutNodes(t *testing.T) {
 		w.setPolicy("web", strict40)
 		w.deploy("web", 10)
 		w.requireCounts("web", 10, 0, 6)
-		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: other group full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, w.requirePending("web", 4))
+		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, w.requirePending("web", 4))
 		w.addNodes("m1")
 		w.requireSplit("web", 4, 6)
 	})
@@ -83,7 +83,7 @@ func TestM1EventSaysWhy(t *testing.T) {
 		require.NoError(c, err)
 		require.NotEmpty(c, events) // the nodes of other tests may have it tried again
 		for _, event := range events {
-			assert.Contains(c, event.Message, "1 placement policy "+w.namespace+"/web: target group full (2 of 0 pods; 3 qualify)")
+			assert.Contains(c, event.Message, "1 placement policy "+w.namespace+"/web: group target full (2 of 0 pods; 3 qualify)")
 			assert.Contains(c, event.Message, "Preemption is not helpful for scheduling")
 		}
 	})

@@ -26,8 +26,8 @@ func TestModeAndAction(t *testing.T) {
 		{"StrictMustNot", "Strict", "MustNot", "", 6, 4, ""},
 		{"BestEffortMust", "BestEffort", "Must", "", 4, 6, ""},
 		{"BestEffortMustNot", "BestEffort", "MustNot", "", 6, 4, ""},
-		{"E4StrictMustWithoutRoom", "Strict", "Must", "m1 m2", 0, 6, `web: other group full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
-		{"E4StrictMustNotWithoutRoom", "Strict", "MustNot", "o1 o2", 6, 0, `web: other group full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
+		{"E4StrictMustWithoutRoom", "Strict", "Must", "m1 m2", 0, 6, `web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
+		{"E4StrictMustNotWithoutRoom", "Strict", "MustNot", "o1 o2", 6, 0, `web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
 		{"E4BestEffortMustWithoutRoom", "BestEffort", "Must", "m1 m2", 0, 10, ""},
 		{"E4BestEffortMustNotWithoutRoom", "BestEffort", "MustNot", "o1 o2", 10, 0, ""},
 	}

@@ -62,8 +62,8 @@ func TestPreemptionEvictsNobodyInVain(t *testing.T) {
 		edits      []podEdit // of the pods that are there
 		reason     string
 	}{
-		{"NoPlaceAtAll", "0%", nil, "web: target group full (2 of 0 pods; 3 qualify)"},
-		{"PodsOfTheSamePriority", "2", []podEdit{priority("high")}, "web: target group full (2 of 2 pods; 3 qualify)"},
+		{"NoPlaceAtAll", "0%", nil, "web: group target full (2 of 0 pods; 3 qualify)"},
+		{"PodsOfTheSamePriority", "2", []podEdit{priority("high")}, "web: group target full (2 of 2 pods; 3 qualify)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

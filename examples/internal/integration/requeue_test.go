@@ -46,7 +46,7 @@ func TestRejectedPodIsWoken(t *testing.T) {
 			w.addNodes("m2")
 			w.setPolicy("web", policy("Strict", tt.size))
 			w.createPod("waiting", "web")
-			assert.Contains(t, w.requirePending("web", 1), "web: target group full (1 of 1 pods; 2 qualify)")
+			assert.Contains(t, w.requirePending("web", 1), "web: group target full (1 of 1 pods; 2 qualify)")
 
 			begun := time.Now()
 			tt.event(w)
@@ -68,7 +68,7 @@ func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 	w.requirePending("web", 2)
 	w.scale("web", 5)
 	w.requireCounts("web", 5, 2, 0)
-	assert.Contains(t, w.requirePending("web", 3), "web: target group full (")
+	assert.Contains(t, w.requirePending("web", 3), "web: group target full (")
 }
 
 // TestPodsThatCannotBePlacedStayAsleep counts the attempts. It does not run beside other tests: see TestRejectedPodIsWoken.
@@ -146,7 +146,7 @@ func TestM1ReasonSaysWhy(t *testing.T) {
 	w.requireSplit("web", 4, 6)
 	w.createPod("waiting", "web", onlyOn("m"))
 	require.Equal(t, "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "+
-		"2 placement policy "+w.namespace+"/web: target group full (4 of 4 pods; 11 qualify). "+
+		"2 placement policy "+w.namespace+"/web: group target full (4 of 4 pods; 11 qualify). "+
 		"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.", w.requirePending("web", 1))
 	w.requireCounts("web", 11, 4, 6)
 }

@@ -97,6 +97,7 @@ func TestDecisionReason(t *testing.T) {
 	assert.Equal(t, "placement policy default/web: group target full (4 of 4 pods; 10 qualify)", d.Reason(target))
 	assert.Equal(t, "placement policy default/web: group other open (3 of 6 pods; 10 qualify)", d.Reason(other))
 
+	assert.Equal(t, "group other should have 5 of 8 placed, and has 3", d.Preference())
 	w.SetWorkloadSize("rs", 15)
 	defer w.RemoveWorkload("rs")
 	d, _ = w.Decide(pod)

@@ -3,8 +3,10 @@ package policystore_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -120,4 +122,203 @@ func TestInvalidGroups(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pools returns a world with room for everything on a node in each of the pools, of the same name, and on the node "rest",
+// which is in none.
+func pools(t *testing.T, p policystore.Policy, names ...string) *world {
+	w := newWorld(t, p)
+	for _, name := range names {
+		w.addNodes(1000, map[string]string{"pool": name}, name)
+	}
+	w.addNodes(1000, nil, "rest")
+	return w
+}
+
+// placed tells how many pods of the policy web are placed in each group: "5/3/2".
+func (w *world) placed() string {
+	info, _ := w.Policy(web)
+	var text []string
+	for g := range info.Groups() {
+		pods := 0
+		for _, c := range info.Cohorts {
+			pods += c.Placed[g-1]
+		}
+		text = append(text, fmt.Sprint(pods))
+	}
+	return strings.Join(text, "/")
+}
+
+// What is placed is exactly the first slots of the plan, pod by pod as in a burst.
+func TestGroups(t *testing.T) {
+	type group = policystore.NodeGroup
+	for name, tc := range map[string]struct {
+		groups []group
+		want   map[int]string // by how many pods there are
+	}{
+		"70 % on spot, and two on demand first": {
+			[]group{{Name: "a", NodeSelector: inPool("a"), Share: "70%"}, {Name: "rest", Base: 2}},
+			map[int]string{1: "0/1", 2: "0/2", 3: "0/3", 4: "1/3", 5: "2/3", 12: "7/5", 40: "26/14"},
+		},
+		"50 %, 30 % and the rest": {
+			[]group{
+				{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b"), Share: "30%"}, {Name: "rest"},
+			},
+			map[int]string{1: "0/0/1", 2: "1/0/1", 10: "5/3/2", 30: "15/9/6"},
+		},
+		"half, but at most 3": {
+			[]group{{Name: "a", NodeSelector: inPool("a"), Share: "50%", Max: new(int32(3))}, {Name: "rest"}},
+			map[int]string{5: "2/3", 10: "3/7"},
+		},
+		"positive selectors of all groups": {
+			[]group{{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")}},
+			map[int]string{4: "2/2", 7: "3/4"},
+		},
+	} {
+		for _, mode := range []policystore.EnforcementMode{policystore.Strict, policystore.BestEffort} {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				one := pools(t, grouped(mode, tc.groups...), "a", "b")
+				for n := 1; n <= 40; n++ {
+					one.run(1)
+					if want, ok := tc.want[n]; ok {
+						require.Equal(t, want, one.placed(), "%d pods, one by one", n)
+						burst := pools(t, grouped(mode, tc.groups...), "a", "b")
+						burst.run(n)
+						require.Equal(t, want, burst.placed(), "%d pods at once", n)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestGroupsThatOverlap(t *testing.T) {
+	w := pools(t, grouped(policystore.Strict,
+		policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "30%"},
+		policystore.NodeGroup{Name: "any", NodeSelector: &metav1.LabelSelector{}, Share: "30%"},
+		policystore.NodeGroup{Name: "rest"},
+	), "a", "b")
+	info, _ := w.Policy(web)
+	for node, want := range map[string]string{"a": "a", "b": "any", "rest": "any"} {
+		assert.Equal(t, want, info.GroupName(info.GroupOf(w.nodes[node].Labels)), node)
+	}
+}
+
+// A node that no group has takes no pods from Strict. Those that are there qualify, and are in no group.
+func TestANodeThatNoGroupHas(t *testing.T) {
+	groups := []policystore.NodeGroup{{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")}}
+	for _, mode := range []policystore.EnforcementMode{policystore.Strict, policystore.BestEffort} {
+		w := pools(t, grouped(mode, groups...), "a", "b")
+		w.create(2, onNode("rest"))
+		pods := w.create(2)
+		d, _ := w.Decide(w.pods[pods[0]])
+		assert.Equal(t, policystore.NoGroup, d.GroupOf(w.nodes["rest"].Labels))
+		assert.Empty(t, d.GroupName(policystore.NoGroup))
+		assert.Equal(t, []int{4, 4, 2, 2}, []int{d.Qualifying, d.Size, d.Quota(1), d.Quota(2)}, "it counts those there")
+		assert.Equal(t, []int{0, 0, 0}, []int{d.Placed(1), d.Placed(2), d.Placed(policystore.NoGroup)}, "but in no group")
+		assert.Equal(t, mode == policystore.BestEffort, d.Allows(policystore.NoGroup))
+		assert.Equal(t, mode == policystore.BestEffort, d.AllowsAll())
+		assert.Equal(t, "b", d.GroupName(d.Preferred))
+		assert.Equal(t, "placement policy default/web: node in none of its groups (a, b)", d.Reason(policystore.NoGroup))
+
+		err := w.AssumePod(w.pods[pods[0]], w.nodes["rest"])
+		if mode == policystore.Strict {
+			require.EqualError(t, err, d.Reason(policystore.NoGroup))
+		} else {
+			require.NoError(t, err)
+			w.ForgetPod(w.pods[pods[0]])
+		}
+		w.schedule()
+		assert.Equal(t, "1/1", w.placed())
+
+		w.relabelNode("rest", map[string]string{"pool": "a"})
+		assert.Equal(t, "3/1", w.placed(), "a label that comes late brings them into a group")
+	}
+}
+
+// AllowsAll is for nodes that need not be looked at.
+func TestAllowsAll(t *testing.T) {
+	groups := []policystore.NodeGroup{{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")}}
+	for name, tc := range map[string]struct {
+		policy policystore.Policy
+		pods   int
+		want   bool
+	}{
+		"all groups are open":           {must(policystore.Strict, "50%"), 4, true},
+		"one is full":                   {must(policystore.Strict, "50%"), 1, false},
+		"one is full, BestEffort":       {must(policystore.BestEffort, "50%"), 1, true},
+		"nodes may be in no group":      {grouped(policystore.Strict, groups...), 4, false},
+		"they may be, under BestEffort": {grouped(policystore.BestEffort, groups...), 4, true},
+	} {
+		w := newWorld(t, tc.policy)
+		d, _ := w.Decide(w.pods[w.create(tc.pods)[0]])
+		assert.Equal(t, tc.want, d.AllowsAll(), name)
+	}
+}
+
+// The pods that run stay, and count where they now belong.
+func TestGroupsOfAPolicyChange(t *testing.T) {
+	a := policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "40%"}
+	b := policystore.NodeGroup{Name: "b", NodeSelector: inPool("b"), Share: "30%"}
+	rest := policystore.NodeGroup{Name: "rest"}
+	w := pools(t, grouped(policystore.Strict, a, b, rest), "a", "b")
+	w.run(10)
+	managed := func() int {
+		info, _ := w.Policy(web)
+		require.Equal(t, info.Cohorts[0].Managed, info.Cohorts[0].ManagedPods.Len())
+		return info.Cohorts[0].Managed
+	}
+	require.Equal(t, "4/3/3", w.placed())
+	require.Equal(t, 7, managed())
+
+	w.set(grouped(policystore.Strict, a, rest)) // the nodes of b are in the rest
+	require.Equal(t, "4/6", w.placed())
+	require.Equal(t, 4, managed())
+
+	last := b
+	last.Share = ""
+	w.set(grouped(policystore.Strict, a, last)) // group 2 is the last now, and no node is in the rest
+	require.Equal(t, "4/3", w.placed())
+	require.Equal(t, 4, managed())
+
+	w.set(grouped(policystore.Strict, b, a, rest))
+	require.Equal(t, "3/4/3", w.placed())
+	require.Equal(t, 7, managed())
+
+	w.set(must(policystore.Strict, "40%"))
+	require.Equal(t, "0/10", w.placed())
+	require.Zero(t, managed())
+}
+
+// One group that has no node waits for its share, and the others get theirs.
+func TestAGroupWithoutNodes(t *testing.T) {
+	w := pools(t, grouped(policystore.Strict,
+		policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "50%"},
+		policystore.NodeGroup{Name: "gone", NodeSelector: inPool("gone"), Share: "30%"},
+		policystore.NodeGroup{Name: "rest"},
+	), "a")
+	w.create(10)
+	require.Len(t, w.schedule(), 3)
+	require.Equal(t, "5/0/2", w.placed())
+	w.addNodes(10, map[string]string{"pool": "gone"}, "gone")
+	require.Empty(t, w.schedule())
+	require.Equal(t, "5/3/2", w.placed())
+}
+
+func TestPlanOfAPolicy(t *testing.T) {
+	w := newWorld(t, grouped(policystore.Strict,
+		policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "70%"}, policystore.NodeGroup{Name: "rest", Base: 2}))
+	info, _ := w.Policy(web)
+	slots := ""
+	for n := 1; n <= 12; n++ {
+		slots += info.GroupName(info.GroupOfSlot(n)) + " "
+	}
+	assert.Equal(t, "rest rest rest a a rest a a rest a a a ", slots)
+	for n, want := range map[int]int{-1: 0, 0: 0, 3: 0, 12: 7, math.MaxInt32: 1503238551, math.MaxInt: 1503238551} {
+		assert.Equal(t, want, info.Quota(1, n), n)
+	}
+	assert.Zero(t, info.Quota(policystore.NoGroup, 10))
+	assert.Zero(t, info.Quota(3, 10))
+	assert.Equal(t, policystore.NoGroup, info.GroupOfSlot(0))
+	assert.NotEqual(t, policystore.NoGroup, info.GroupOfSlot(math.MaxInt))
 }

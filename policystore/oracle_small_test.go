@@ -36,6 +36,17 @@ func TestOracleSmallWorlds(t *testing.T) {
 		PodSelector: selector(nil), NodeSelector: selector(spot.Labels), TargetSize: new(intstr.FromInt32(1)),
 	}
 
+	onDemand := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"pool": "od"}}}
+	three := strict
+	three.NodeSelector, three.TargetSize = nil, nil
+	three.Groups = []NodeGroup{
+		{Name: "spot", NodeSelector: selector(spot.Labels), Share: "50%"},
+		{Name: "on-demand", NodeSelector: selector(onDemand.Labels), Base: 1, Share: "50%", Max: new(int32(1))},
+		{Name: "labelled", NodeSelector: selector(nil, requirement("pool", metav1.LabelSelectorOpExists))},
+	}
+	last := three // the second group is the last
+	last.Groups = []NodeGroup{three.Groups[0], {Name: "labelled", NodeSelector: three.Groups[2].NodeSelector}}
+
 	pod := func(uid types.UID, change ...func(*v1.Pod)) *v1.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", UID: uid, Labels: map[string]string{"app": "web"}}}
 		for _, f := range change {
@@ -89,6 +100,13 @@ func TestOracleSmallWorlds(t *testing.T) {
 		events: events{
 			sets(strict), sets(light), sets(invalid), drops(strict), sets(loose),
 			shows(pod("p", on("spot"), label("app", "db"))), assumes(q, spot), forgets(q),
+		},
+	}, {
+		name:  "three groups",
+		start: events{sets(three), knows(spot), shows(pod("p", on("other")))},
+		events: events{
+			knows(onDemand), knows(other), loses(spot), sets(last), sets(strict), shows(pod("r", on("spot"))), assumes(q, onDemand),
+			assumes(p, spot),
 		},
 	}, {
 		name:  "life of a pod",

@@ -49,6 +49,35 @@ func Example() {
 	// web-4 goes to the target group
 }
 
+// The plan of a policy says where each pod belongs, whatever the size.
+func ExamplePolicyInfo_GroupOfSlot() {
+	s := policystore.New()
+	key := types.NamespacedName{Namespace: "default", Name: "web"}
+	if err := s.SetPolicy(policystore.Policy{
+		NamespacedName: key,
+		PodSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Groups: []policystore.NodeGroup{
+			{Name: "spot", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}}, Share: "70%"},
+			{Name: "rest", Base: 2},
+		},
+	}); err != nil {
+		panic(err)
+	}
+	info, _ := s.Policy(key)
+	var slots []string
+	for n := 1; n <= 12; n++ {
+		slots = append(slots, info.GroupName(info.GroupOfSlot(n)))
+	}
+	fmt.Println(slots)
+	for g := range info.Groups() {
+		fmt.Println(info.GroupName(g), "has", info.Quota(g, 12), "of 12 pods, and", info.Quota(g, 40), "of 40")
+	}
+	// Output:
+	// [rest rest rest spot spot rest spot spot rest spot spot spot]
+	// spot has 7 of 12 pods, and 26 of 40
+	// rest has 5 of 12 pods, and 14 of 40
+}
+
 // A program that shows or exports what the policies have reached reads it off the store, by policy and by cohort.
 func ExampleStore_Policy() {
 	s := policystore.New()

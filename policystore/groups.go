@@ -21,8 +21,8 @@ import (
 type Group uint8
 
 const (
-	// NoGroup is the group of a node that no group of the policy has, and of a pod that is not placed or whose node is not
-	// known.
+	// NoGroup is the group of a node that no group of the policy has, and of a pod that is not placed or whose node is
+	// not known.
 	NoGroup Group = 0
 	// Target and Other are the two groups of a policy without Groups.
 	Target Group = 1
@@ -35,13 +35,13 @@ const (
 type NodeGroup struct {
 	// Name is a DNS label, unique in the policy.
 	Name string
-	// NodeSelector selects the nodes of the group, but for those that an earlier group has. Only the last group may leave
-	// it out: it then has all nodes that no other group has. A node may so be in no group.
+	// NodeSelector selects the nodes of the group, but for those that an earlier group has. Only the last group may
+	// leave it out: it then has all nodes that no other group has. A node may so be in no group.
 	NodeSelector *metav1.LabelSelector
 	// Base is how many pods belong here before any shares; bases come in the order of the groups. At least 0.
 	Base int32
-	// Share is a percentage from "0%" to "100%"; empty means "0%". All shares add up to at most 100%. The last group has
-	// none.
+	// Share is a percentage from "0%" to "100%"; empty means "0%". All shares add up to at most 100%. The last group
+	// has none.
 	Share string
 	// Max is how many pods belong here at most; what is over belongs to the last group, which has no Max. At least 0;
 	// nil means that there is no limit.

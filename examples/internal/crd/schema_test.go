@@ -238,5 +238,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 			assert.NoError(t, err, file)
 		}
 	}
-	assert.Equal(t, []string{"besteffort-must.yaml", "besteffort-mustnot.yaml", "spot-pool.yaml", "strict-must.yaml", "strict-mustnot.yaml"}, names)
+	assert.Equal(t, []string{
+		"base-and-percentage.yaml", "besteffort-must.yaml", "besteffort-mustnot.yaml", "max.yaml", "positive-labels.yaml",
+		"spot-pool.yaml", "strict-must.yaml", "strict-mustnot.yaml", "three-pools.yaml",
+	}, names)
 }

@@ -1,13 +1,11 @@
 package placementpolicy
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -160,25 +158,4 @@ func BenchmarkReserveAndForget(b *testing.B) {
 			w.store.ForgetPod(pod)
 		}
 	})
-}
-
-// What a burst of placements costs while many pods of the policy wait, and none of them is let in.
-func BenchmarkLookThrough5000WaitingPods(b *testing.B) {
-	w := newWorld(b)
-	w.setPolicy("web-on-spot", strict0)
-	pod := webPod("pending").Obj()
-	for i := range 5000 {
-		waiting := pod.DeepCopy()
-		waiting.Name = fmt.Sprint("waiting-", i)
-		waiting.UID = types.UID(waiting.Name)
-		w.pods.set(waiting)
-	}
-	for i := range 5000 {
-		w.keepOut(w.get(fmt.Sprint("waiting-", i)))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		w.wakeup.activate(w.ctx, webOnSpot)
-	}
-	require.Len(b, w.wakeup.policyOf, 5000)
 }

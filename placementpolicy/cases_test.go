@@ -7,15 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
 // TestL1CycleCostsTheSameWithMorePods measures work, not time: what a cycle allocates is the same with 500 times the pods, and
-// neither pods nor anything else is listed or written in it. (The fake handle panics for a client, as for all that it lacks.)
+// nothing is written in it. (The fake handle panics for a client, as for all that it lacks.)
 func TestL1CycleCostsTheSameWithMorePods(t *testing.T) {
 	allocations := func(nodes, policies, pods int) float64 {
 		w := newL1World(t, nodes, policies, pods)
@@ -54,12 +52,11 @@ func TestL1BurstStaysExact(t *testing.T) {
 }
 
 // l1World is a cluster whose pods belong, in equal parts, to the applications app-0, app-1 and so on, each with a Strict policy of
-// its own. Nine of ten run, on the ratio, so that both groups are open to the next. No pod may be listed in it.
+// its own. Nine of ten run, on the ratio, so that both groups are open to the next.
 type l1World struct{ *world }
 
 func newL1World(t *testing.T, nodes, policies, pods int) l1World {
 	w := newWorld(t)
-	w.wakeup.pods = unlistedPods{w.wakeup.pods}
 	for i := range policies {
 		w.setPolicy(l1Policy(i).Name, fmt.Sprintf(
 			`{enforcementMode: Strict, podSelector: {matchLabels: {app: app-%d}}, nodeSelector: {matchLabels: {spot: "true"}}, policy: {targetSize: 40%%}}`, i))
@@ -106,21 +103,4 @@ func (w l1World) cycle(pod *v1.Pod) (node string) {
 	}
 	require.True(w.t, w.Reserve(w.ctx, state, pod, node).IsSuccess())
 	return node
-}
-
-// unlistedPods lets pods be looked up, but not listed.
-type unlistedPods struct{ corelisters.PodLister }
-
-func (l unlistedPods) List(labels.Selector) ([]*v1.Pod, error) {
-	panic("pods are listed")
-}
-
-func (l unlistedPods) Pods(namespace string) corelisters.PodNamespaceLister {
-	return unlistedNamespacePods{l.PodLister.Pods(namespace)}
-}
-
-type unlistedNamespacePods struct{ corelisters.PodNamespaceLister }
-
-func (unlistedNamespacePods) List(labels.Selector) ([]*v1.Pod, error) {
-	panic("pods are listed")
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/waiting"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
@@ -98,17 +99,18 @@ func (s *preFilterState) change(decision policystore.Decision) {
 // PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered, unless they are kept to
 // nodes of their preferred group.
 func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	pl.seePermitted()
 	pl.retryMisled(ctx, pod)
 	if err := pl.waitForSync(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if pl.confirmer.keeps(pod) {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "binding the pod has failed, but the API server has yet to say that it is not bound")
+	if pl.confirmer.Holds(pod) {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, mayBeBoundMessage)
 	}
 	decision, governed := pl.store.Decide(pod)
 	countDecision(decision, governed)
 	if !governed || pod.Spec.NodeName != "" {
-		pl.wakeup.remove(pod.UID)
+		pl.waiting.Tried(pod)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var keptTo sets.Set[string]
@@ -118,7 +120,7 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		keptTo, elsewhere = pl.narrow(ctx, pod, decision, len(nodes))
 	}
 	if decision.EnforcementMode() != policystore.Strict && keptTo == nil && elsewhere == "" {
-		pl.wakeup.remove(pod.UID)
+		pl.waiting.Tried(pod)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	s := newPreFilterState(decision)
@@ -131,7 +133,7 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		s.change(left)
 	}
 	if !evicting { // else the pod is not tried, and goes on waiting for the pods to be gone
-		pl.wakeup.remove(pod.UID)
+		pl.waiting.Tried(pod)
 	}
 	state.Write(preFilterStateKey, s)
 	if keptTo == nil {
@@ -273,7 +275,7 @@ func (pl *Plugin) wait(s *preFilterState, pod *v1.Pod, group policystore.Group) 
 	}
 	once.Do(func() {
 		pl.status.leads.Store(true)
-		pl.wakeup.add(waitingPod{pod: pod, decision: s.taken, member: s.member, yields: yields})
+		pl.waiting.Add(waiting.Pod{Pod: pod, Decision: s.taken, Member: s.member, Yields: yields})
 	})
 }
 

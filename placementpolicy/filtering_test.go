@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -37,7 +36,7 @@ func TestPreFilterSkipsPodsThatNeedNoFilter(t *testing.T) {
 			assert.Equal(t, tt.want, status.Code(), status)
 			_, err := state.Read(preFilterStateKey)
 			assert.Equal(t, tt.want == fwk.Success, err == nil, "state is written if Filter is to read it")
-			assert.Empty(t, w.wakeup.policyOf, "a pod that was kept out of nowhere yet does not wait")
+			assert.False(t, w.waiting.Waits(webOnSpot), "a pod that was kept out of nowhere yet does not wait")
 		})
 	}
 }
@@ -300,8 +299,6 @@ func TestDryRunsOfPreemptionLeaveTheLineAlone(t *testing.T) {
 	w.setPolicy("web-on-spot", strict40)
 	w.addPodsOn("m1", 1)
 	pod, low := w.addPods(1)[0], podInfo(t, webPod("low").Label("app", "db").Priority(-1).Node("m1").Obj())
-	begins := 0
-	w.wakeup.begins = func(types.NamespacedName) { begins++ }
 	state, _ := w.preFilter(pod)
 	for range 2 {
 		require.False(t, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).IsSuccess())
@@ -311,8 +308,7 @@ func TestDryRunsOfPreemptionLeaveTheLineAlone(t *testing.T) {
 		require.True(t, w.RemovePod(w.ctx, dryRun, pod, low, w.nodeInfo("m1")).IsSuccess())
 		require.False(t, w.Filter(w.ctx, dryRun, pod, w.nodeInfo("m1")).IsSuccess())
 	}
-	assert.Equal(t, 1, begins)
-	assert.Contains(t, w.wakeup.policyOf, pod.UID)
+	assert.True(t, w.waiting.Waits(webOnSpot))
 }
 
 func TestTheReasonFollowsTheSimulation(t *testing.T) {

@@ -3,6 +3,7 @@ package placementpolicy
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,8 @@ type Plugin struct {
 	handle fwk.Handle
 	// scoresAllNodes: the profile's percentageOfNodesToScore is 100.
 	scoresAllNodes bool
+	// permits: the profile enables the plugin's Permit point.
+	permits atomic.Bool
 }
 
 var (
@@ -31,6 +34,7 @@ var (
 	_ fwk.PreScorePlugin    = &Plugin{}
 	_ fwk.ScorePlugin       = &Plugin{}
 	_ fwk.ReservePlugin     = &Plugin{}
+	_ fwk.PermitPlugin      = &Plugin{}
 	_ fwk.EnqueueExtensions = &Plugin{}
 	_ fwk.SignPlugin        = &Plugin{}
 )
@@ -77,7 +81,7 @@ func (pl *Plugin) Store() *policystore.Store { return pl.store }
 // EventsToRegister names the events after which the scheduler asks whether a pod that the plugin rejected is worth
 // another attempt. Only nodes are among them. Of what else can help, most has no event: other pending pods raise the
 // targets. And where there is one (assigned pods, the pod's own labels, policies), the scheduler may ask before the
-// plugin's own handler has seen it. So for all of that the plugin activates the pods itself: see wakeup.
+// plugin's own handler has seen it. So for all of that the plugin activates the pods itself: see package waiting.
 func (pl *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		// A new node, or one whose labels have changed, may be in a group that is open for the pod.

@@ -8,16 +8,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/waiting"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 // Reserve counts the pod as placed, before it is bound. It rejects the pod if another one, perhaps of another profile,
 // has taken the last place in the meantime; the pod is then tried again at once, since the other group must be open.
-func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+func (pl *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if s, err := readPreFilterState(state); err == nil && s.keptTo != nil {
 		pl.narrowing.succeeded(pod, s.taken)
 	}
-	pl.confirmer.remove(pod)
+	pl.seePermitted()
+	pl.confirmer.Remove(pod)
 	node, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("getting node %s of the scheduling cycle: %w", nodeName, err))
@@ -26,7 +28,7 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
 		if isFiltered(state) && !inPodGroup(state) {
 			counters[rejected].Inc()
-			activate(ctx, pl.handle, pod)
+			pl.waiting.Add(waiting.Pod{Pod: pod, Decision: quota.Decision, Refused: true})
 			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 		}
 		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a pod
@@ -39,20 +41,35 @@ func (pl *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	counters[reserved].Inc()
 	pl.status.leads.Store(true)
 	if !inPodGroup(state) { // else it may be a simulation
-		pl.wakeup.remove(pod.UID)
+		pl.waiting.Remove(pod)
 	}
 	return nil
 }
 
-// Unreserve ends the reservation, once it is certain that the pod was not bound all the same. A pod that the API server has shown as
-// bound stays counted.
+// mayBeBoundMessage says why a pod is not tried whose bind is in doubt.
+const mayBeBoundMessage = "the pod's last attempt ended with an error when it was about to be bound: " +
+	"waiting for the API server to say whether it is bound"
+
+// Unreserve ends the reservation: at once if no bind can have been sent for the pod, else when the API server has said that the
+// pod is not bound. A pod that was shown as bound stays counted.
 func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	pl.narrowing.nodeChanged(nodeName)
 	switch {
 	case !pl.store.IsAssumed(pod):
-	case !inPodGroup(state):
-		pl.confirmer.add(pod)
-	case pl.store.ForgetPod(pod): // nothing was bound
+	case pl.mayBeBound(state, pod):
+		pl.confirmer.Add(pod)
+	default:
+		undoing{pl.store}.ForgetPod(pod)
+	}
+}
+
+// undoing undoes reservations of the store, and counts them.
+type undoing struct{ *policystore.Store }
+
+// ForgetPod ends a pod's reservation, and reports whether it had one.
+func (u undoing) ForgetPod(pod *v1.Pod) (reserved bool) {
+	if reserved = u.Store.ForgetPod(pod); reserved {
 		reservationsUndone.Inc()
 	}
+	return reserved
 }

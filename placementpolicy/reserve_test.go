@@ -3,6 +3,7 @@ package placementpolicy
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,23 +17,26 @@ import (
 
 // Two profiles may both see the last place of a group free.
 func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
-	w := newWorld(t)
-	w.setPolicy("web-on-spot", strict40)
-	pods := w.addPods(5)
-	w.reserve(pods[0], "m1")
-	first := w.filteredFor(pods[1], "m1")
-	second := w.filteredFor(pods[2], "m2")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", strict40)
+		pods := w.addPods(5)
+		w.reserve(pods[0], "m1")
+		first := w.filteredFor(pods[1], "m1")
+		second := w.filteredFor(pods[2], "m2")
 
-	assert.True(t, w.Reserve(w.ctx, first, pods[1], "m1").IsSuccess())
-	status := w.Reserve(w.ctx, second, pods[2], "m2")
-	assert.Equal(t, fwk.Unschedulable, status.Code())
-	assert.Equal(t, "placement policy default/web-on-spot: group target full (2 of 2 pods; 5 qualify)", status.Message())
-	assert.Equal(t, map[string]int{pods[2].Name: 1}, w.handle.activated(), "the pod is tried again at once: the other group is open")
-	managed, _, _ := w.counts()
-	assert.Equal(t, 2, managed)
-
-	w.Unreserve(w.ctx, second, pods[2], "m2") // as the framework does
-	assert.True(t, w.filter(pods[2], "o1")[0].IsSuccess())
+		assert.True(t, w.Reserve(w.ctx, first, pods[1], "m1").IsSuccess())
+		status := w.Reserve(w.ctx, second, pods[2], "m2")
+		assert.Equal(t, fwk.Unschedulable, status.Code())
+		assert.Equal(t, "placement policy default/web-on-spot: group target full (2 of 2 pods; 5 qualify)", status.Message())
+		w.Unreserve(w.ctx, second, pods[2], "m2") // as the framework does
+		assert.Empty(t, w.handle.activated(), "as long as its cycle has not ended, after which it would wait for the back-off")
+		assert.Equal(t, map[string]int{pods[2].Name: 1}, w.activated(), "the other group is open")
+		managed, _, _ := w.counts()
+		assert.Equal(t, 2, managed)
+		assert.True(t, w.filter(pods[2], "o1")[0].IsSuccess())
+		assert.Empty(t, w.activatedWithin(time.Hour))
+	})
 }
 
 // Or the pod would be given the same node again and again, since nothing but Filter keeps it away from there.
@@ -60,13 +64,15 @@ func TestReserveRejectsNothingWhereTheProfileDoesNotFilter(t *testing.T) {
 }
 
 func TestReserveRejectsAPodWhosePolicyHasBecomeStrictInTheMiddleOfTheCycle(t *testing.T) {
-	w := newWorld(t)
-	w.setPolicy("web-on-spot", bestEffort40)
-	pod := w.addPods(1)[0]
-	state, _ := w.preFilter(pod)
-	w.setPolicy("web-on-spot", strict40)
-	assert.Equal(t, fwk.Unschedulable, w.Reserve(w.ctx, state, pod, "m1").Code())
-	assert.Equal(t, map[string]int{pod.Name: 1}, w.handle.activated())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.setPolicy("web-on-spot", bestEffort40)
+		pod := w.addPods(1)[0]
+		state, _ := w.preFilter(pod)
+		w.setPolicy("web-on-spot", strict40)
+		assert.Equal(t, fwk.Unschedulable, w.Reserve(w.ctx, state, pod, "m1").Code())
+		assert.Equal(t, map[string]int{pod.Name: 1}, w.activated())
+	})
 }
 
 // The group is that of the node in the argument: the pod object may still have no node, or another one.

@@ -5,24 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/confirmer"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/feeder"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/waiting"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
@@ -32,12 +34,14 @@ const syncTimeout = 10 * time.Second
 // shared is what the profiles of one scheduler have in common: the store, what feeds it, and who waits for it.
 type shared struct {
 	store     *policystore.Store
-	wakeup    *wakeup
+	waiting   *waiting.Line
 	narrowing *narrowing
-	confirmer *confirmer
+	confirmer *confirmer.Confirmer
 	status    *statusWriter
 	report    *reporter
 	feeder    *feeder.Feeder
+	// lastPermitted is of the last governed pod that came to Permit, if no cycle has begun since.
+	lastPermitted atomic.Pointer[permitState]
 }
 
 // schedulers has the shared state of each scheduler in this process, by its informer factory, which is the one thing
@@ -102,8 +106,8 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 	if err != nil {
 		return nil, err
 	}
-	go s.wakeup.run(ctx)
-	go s.confirmer.run(ctx)
+	go s.waiting.Run(ctx)
+	go s.confirmer.Run(ctx)
 	go s.status.run(ctx)
 	go s.compareOnSignal(ctx)
 	go s.feeder.Run(ctx)
@@ -115,15 +119,12 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	updateStatus func(context.Context, *unstructured.Unstructured) error,
 	getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)) (*shared, error) {
 	factory := handle.SharedInformerFactory()
-	s := &shared{
-		store:     store,
-		wakeup:    newWakeup(store, factory.Core().V1().Pods().Lister(), handle),
-		narrowing: newNarrowing(store),
-		confirmer: newConfirmer(store, factory.Core().V1().Pods().Lister(), handle, getPod),
-		report:    newReporter(handle.EventRecorder(), policies.GetStore()),
-	}
-	s.status = newStatusWriter(store, policies.GetStore(), s.wakeup.waits, s.report, updateStatus)
-	s.wakeup.begins = s.status.policyChanged
+	s := &shared{store: store, narrowing: newNarrowing(store), report: newReporter(handle.EventRecorder(), policies.GetStore())}
+	try := func(ctx context.Context, pods ...*v1.Pod) { activate(ctx, handle, pods...) }
+	begins := func(policy types.NamespacedName) { s.status.policyChanged(policy) }
+	s.waiting = waiting.New(store, factory.Core().V1().Pods().Lister(), clock.RealClock{}, try, begins)
+	s.confirmer = confirmer.New(undoing{store}, getPod, try)
+	s.status = newStatusWriter(store, policies.GetStore(), s.waiting.Waits, s.report, updateStatus)
 	var err error
 	s.feeder, err = feeder.New(ctx, store, factory, policies, feeder.Hooks{
 		BeforePod:   s.beforePod,
@@ -134,31 +135,26 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, store.Subscribe(s.wakeup.policyChanged))
+	context.AfterFunc(ctx, store.Subscribe(s.waiting.PolicyChanged))
 	context.AfterFunc(ctx, store.Subscribe(s.status.policyChanged))
 	return s, nil
 }
 
-// forEach does something for each policy in the queue, one after another, until ctx is done.
-func forEach(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName], do func(context.Context, types.NamespacedName)) {
-	defer utilruntime.HandleCrashWithContext(ctx)
-	context.AfterFunc(ctx, queue.ShutDown)
-	for {
-		policy, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		func() {
-			defer queue.Done(policy)
-			do(ctx, policy)
-		}()
+// activate has the scheduler try the pods at once.
+func activate(ctx context.Context, activator fwk.PodActivator, pods ...*v1.Pod) {
+	byKey := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byKey[klog.KObj(pod).String()] = pod
 	}
+	logger := klog.FromContext(ctx)
+	logger.V(5).Info("Activating pods", "pods", klog.KObjSlice(pods))
+	activator.Activate(logger, byKey)
 }
 
 // beforePod hears of a pod's event before the store does: once the pod is settled the API server must not be asked any more.
 func (s *shared) beforePod(old, pod *v1.Pod) {
 	if isSettled(old, pod) {
-		s.confirmer.remove(old)
+		s.confirmer.Remove(old)
 	}
 }
 
@@ -169,12 +165,9 @@ func (s *shared) afterPod(old, pod *v1.Pod) {
 	}
 	switch {
 	case old == nil:
-		s.wakeup.reconsider(pod.UID)
+		s.waiting.Reconsider(pod)
 	case isSettled(old, pod) || pod.DeletionTimestamp != nil:
-		s.wakeup.remove(old.UID)
-		if old.UID == "" {
-			s.wakeup.removeNamed(klog.KObj(old))
-		}
+		s.waiting.Remove(old)
 	}
 }
 

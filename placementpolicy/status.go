@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/internal/workers"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -79,7 +80,7 @@ func newStatusWriter(store *policystore.Store, policies cache.Store, waiting fun
 }
 
 // run writes statuses until ctx is done.
-func (w *statusWriter) run(ctx context.Context) { forEach(ctx, w.queue, w.write) }
+func (w *statusWriter) run(ctx context.Context) { workers.Run(ctx, 1, w.queue, w.write) }
 
 // policyChanged is the store's subscriber.
 func (w *statusWriter) policyChanged(policy types.NamespacedName) {

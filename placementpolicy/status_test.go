@@ -183,7 +183,7 @@ func TestStatusSaysThatPodsWaitAlsoIfNothingElseChanges(t *testing.T) {
 
 		// A standby does not know that they wait, and leaves it so.
 		w.status.leads.Store(false)
-		w.wakeup.remove(pods[6].UID)
+		w.waiting.Remove(pods[6])
 		w.status.policyChanged(webOnSpot)
 		w.wait(3 * standbyDelay)
 		assert.Equal(t, noRoom, w.onTarget())

@@ -120,8 +120,8 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus, w.getPod)
 	require.NoError(t, err)
 	w.Plugin = newPlugin(s, w.handle)
-	go s.wakeup.run(w.ctx)
-	go s.confirmer.run(w.ctx)
+	go s.waiting.Run(w.ctx)
+	go s.confirmer.Run(w.ctx)
 	go s.status.run(w.ctx)
 
 	for _, name := range []string{"m1", "m2"} {
@@ -348,10 +348,11 @@ type fakeHandle struct {
 
 	mu          sync.Mutex
 	activations map[string]int // how often, by the pod's name
+	waiting     map[types.UID]*waitingInPermit
 }
 
 func newFakeHandle(factory informers.SharedInformerFactory, config *rest.Config) *fakeHandle {
-	return &fakeHandle{factory: factory, config: config, activations: map[string]int{}}
+	return &fakeHandle{factory: factory, config: config, activations: map[string]int{}, waiting: map[types.UID]*waitingInPermit{}}
 }
 
 func (h *fakeHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
@@ -367,6 +368,23 @@ func (h *fakeHandle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 		h.activations[pod.Name]++
 	}
 }
+
+func (h *fakeHandle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if waiting := h.waiting[uid]; waiting != nil {
+		return waiting
+	}
+	return nil
+}
+
+// waitingInPermit is a pod that waits for the Permit plugins.
+type waitingInPermit struct {
+	fwk.WaitingPod
+	plugins []string
+}
+
+func (w *waitingInPermit) GetPendingPlugins() []string { return w.plugins }
 
 // liveSnapshot is a scheduler's snapshot that never lags behind.
 type liveSnapshot struct {

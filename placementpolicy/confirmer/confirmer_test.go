@@ -91,7 +91,7 @@ func (w *world) reserved(n int) []*v1.Pod {
 // placed returns how many pods the store counts in the target and in the other group.
 func (w *world) placed() [2]int {
 	d, _ := w.store.Decide(newPod("another"))
-	return [2]int{d.Managed, d.Other}
+	return [2]int{d.Placed(d.GroupOf(node("m").Labels)), d.Placed(d.GroupOf(node("o").Labels))}
 }
 
 func (w *world) doubtful() int {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -22,7 +23,7 @@ const (
 
 // activated returns how often the pods were activated after what has happened so far. The clock is a fake one.
 func (w *world) activated() map[string]int {
-	return w.activatedWithin(2 * wakeupDelay)
+	return w.activatedWithin(100 * time.Millisecond)
 }
 
 // activatedWithin returns how often each pod is activated in this time.
@@ -40,7 +41,7 @@ func (w *world) keepOut(pod *v1.Pod) {
 // Four of a cohort's five pods are placed: web-0 and web-1 in the target group, where web-1 is not bound yet, web-2 and
 // web-3 in the other one. The fifth waits: the target group is full, and the nodes of the other group have no room. What
 // happens then wakes it, or does not.
-func TestWakeup(t *testing.T) {
+func TestWhatWakesAWaitingPod(t *testing.T) {
 	onM := func(w *world) *v1.Pod { return w.get("web-0") }
 	onO := func(w *world) *v1.Pod { return w.get("web-2") }
 	waiting := func(w *world) *v1.Pod { return w.get("web-4") }
@@ -192,8 +193,7 @@ func TestAPodThatIsNotTriedIsWokenAgain(t *testing.T) {
 		w.keepOut(pod)
 		w.addPods(4)
 		require.Equal(t, map[string]int{pod.Name: 1}, w.activated())
-		w.addPods(1)
-		assert.Equal(t, map[string]int{pod.Name: 1}, w.activated())
+		assert.Equal(t, map[string]int{pod.Name: 1}, w.activatedWithin(time.Second))
 	})
 }
 
@@ -345,10 +345,12 @@ func TestNothingIsKeptOfAPodThatWaitsNoMore(t *testing.T) {
 				w.setPolicy("web-on-spot", strict40)
 				pod := w.addPods(1)[0]
 				w.keepOut(pod)
-				require.Len(t, w.wakeup.policyOf, 1)
+				require.True(t, w.waiting.Waits(webOnSpot))
 				tt.end(w, pod)
-				assert.Empty(t, w.wakeup.policyOf)
-				assert.Empty(t, w.wakeup.lines)
+				for _, policy := range []string{"web-on-spot", "heavier"} {
+					assert.False(t, w.waiting.Waits(types.NamespacedName{Namespace: "default", Name: policy}), policy)
+				}
+				assert.Empty(t, w.activatedWithin(time.Hour))
 			})
 		})
 	}

@@ -16,10 +16,11 @@ type cohort struct {
 	managed    Set[types.UID] // those that the policy manages
 	counts     perGroup       // of the placed pods
 	// placed tells of how many placed pods each group consists, by their priority.
-	placed map[groupPriority]int
-	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty.
+	placed tally[groupPriority]
+	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty. It is
+	// nil as long as there are none, as mostly.
 	nominees  map[groupPriority]nominees
-	workloads map[*workload]int // that control qualifying pods, with the number of these
+	workloads tally[*workload] // that control qualifying pods, with the number of these
 }
 
 // cohort returns the cohort, or nil if no pod of it qualifies.
@@ -43,8 +44,8 @@ func (s *state) enterCohort(p *pod, c *cohort) {
 	p.cohort = c
 	c.qualifying.Insert(p.uid)
 	if p.workload != nil {
-		c.workloads[p.workload]++
-		p.workload.cohorts[c] = struct{}{}
+		c.workloads.add(p.workload, +1)
+		p.workload.cohorts.add(c, +1)
 	}
 	s.touch(c.policy)
 }
@@ -60,10 +61,8 @@ func (s *state) leaveCohort(p *pod) {
 	p.cohort = nil
 	c.qualifying.Delete(p.uid)
 	if p.workload != nil {
-		if c.workloads[p.workload]--; c.workloads[p.workload] == 0 {
-			delete(c.workloads, p.workload)
-			delete(p.workload.cohorts, c)
-		}
+		c.workloads.add(p.workload, -1)
+		p.workload.cohorts.add(c, -1)
 	}
 	s.touch(c.policy)
 }
@@ -101,6 +100,9 @@ func (p *pod) hold(g Group) {
 	}
 	p.held = g
 	if is := (groupPriority{g, p.priority}); g != NoGroup {
+		if c.nominees == nil {
+			c.nominees = map[groupPriority]nominees{}
+		}
 		c.nominees[is] = c.nominees[is].with(p)
 	}
 }
@@ -142,10 +144,7 @@ func (p *pod) setGroup(g Group) {
 	c := p.cohort
 	if p.group != NoGroup {
 		c.counts[p.group]--
-		key := groupPriority{p.group, p.priority}
-		if c.placed[key]--; c.placed[key] == 0 {
-			delete(c.placed, key)
-		}
+		c.placed.add(groupPriority{p.group, p.priority}, -1)
 	}
 	if p.managed {
 		c.managed.Delete(p.uid)
@@ -153,7 +152,7 @@ func (p *pod) setGroup(g Group) {
 	p.group, p.managed = g, c.policy.spec.groups().manages(g)
 	if g != NoGroup {
 		c.counts[g]++
-		c.placed[groupPriority{g, p.priority}]++
+		c.placed.add(groupPriority{g, p.priority}, +1)
 	}
 	if p.managed {
 		c.managed.Insert(p.uid)
@@ -164,13 +163,7 @@ func (p *pod) setGroup(g Group) {
 func (p *policy) cohortFor(l *labelSet) *cohort {
 	c := p.cohorts[l.cohortLabels]
 	if c == nil {
-		c = &cohort{
-			policy:    p,
-			labels:    l.cohortLabels,
-			placed:    map[groupPriority]int{},
-			nominees:  map[groupPriority]nominees{},
-			workloads: map[*workload]int{},
-		}
+		c = &cohort{policy: p, labels: l.cohortLabels}
 		p.cohorts[l.cohortLabels] = c
 	}
 	return c
@@ -183,14 +176,15 @@ func (c *cohort) size() int { return max(c.qualifying.Len(), c.wants("", nil)) }
 // wants returns how many pods the workload wants that controls all of the cohort's that have a controller and, if it has one,
 // a pod that joins; 0 if there is no such workload or it is not known. joining is what is known of that pod's controller.
 func (c *cohort) wants(controller types.UID, joining *workload) int {
-	if len(c.workloads) == 0 {
+	switch c.workloads.kinds() {
+	case 0:
 		return joining.wants()
-	}
-	for only := range c.workloads {
-		if len(c.workloads) == 1 && (controller == "" || controller == only.uid) {
-			return only.wants()
+	case 1:
+		for only := range c.workloads.all {
+			if controller == "" || controller == only.uid {
+				return only.wants()
+			}
 		}
-		break
 	}
 	return 0
 }

@@ -74,7 +74,7 @@ func (s *Store) Compare(cluster Cluster) []string {
 			if twin.spec != nil && !pol.spec.equal(twin.spec) {
 				differ("policy %s: the cluster has another spec", key)
 			}
-			for _, cohort := range slices.Sorted(maps.Keys(merged(pol.cohorts, twin.cohorts))) {
+			for _, cohort := range slices.SortedFunc(maps.Keys(merged(pol.cohorts, twin.cohorts)), flatLabels.compare) {
 				for _, line := range compareCohorts(pol.cohorts[cohort], twin.cohorts[cohort]) {
 					differ("policy %s, cohort %s", key, line)
 				}

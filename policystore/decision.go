@@ -126,6 +126,14 @@ type CohortID struct {
 	labels flatLabels
 }
 
+// String returns the policy and the labels that the cohort's pods agree on, as in default/web{pod-template-hash=5d4f8c}.
+func (c CohortID) String() string {
+	if c == (CohortID{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s{%s}", c.policy, c.labels)
+}
+
 // CohortID returns which cohort the decision counts.
 func (d Decision) CohortID() CohortID { return CohortID{d.Policy, d.labels} }
 

@@ -1,7 +1,7 @@
 // Package policystore tracks placement policies, and the pods and nodes that they are about, in memory, and decides
-// from counts alone where the next pod may and should go. What it keeps and hands out is immutable: pods and nodes are
-// read, never changed or kept; a [Policy] must not be changed once it was passed in or handed out; a [Decision] and the
-// numbers of a [PolicyInfo] stay as they are when the store moves on.
+// from counts alone where the next pod may and should go. What is passed in is read, never changed or kept: pods, nodes
+// and policies. What is handed out is the caller's: a [Decision] and the numbers of a [PolicyInfo] stay as they are when
+// the store moves on, and the store does not mind if they are changed.
 //
 // It is for schedulers, and for whatever must agree with them: controllers, deschedulers, simulators, and unit tests of
 // a policy, which need no cluster and no mocks.

@@ -76,7 +76,7 @@ func (s *state) removeNode(name string) {
 		return
 	}
 	was := *n
-	n.known, n.labels = false, ""
+	n.known, n.labels = false, flatLabels{}
 	s.reviseDivisions(&was, n)
 	for _, p := range n.pods {
 		s.settle(p)

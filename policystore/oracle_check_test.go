@@ -246,14 +246,14 @@ func (x *tandem) checkInside() {
 			must(st.policies[c.policy.key] == c.policy && c.policy.cohorts[c.labels] == c, "pod %s: cohort", uid)
 			want := cohorts[c]
 			if want == nil {
-				want = &cohort{placed: map[groupPriority]int{}, nominees: map[groupPriority]nominees{}, workloads: map[*workload]int{}}
+				want = &cohort{nominees: map[groupPriority]nominees{}}
 				cohorts[c] = want
 			}
 			if p.workload != nil {
-				want.workloads[p.workload]++
+				want.workloads.add(p.workload, +1)
 			}
 			if p.group != NoGroup {
-				want.placed[groupPriority{p.group, p.priority}]++
+				want.placed.add(groupPriority{p.group, p.priority}, +1)
 			}
 			if node := o.pods[uid].Status.NominatedNodeName; node != "" && p.placed == nil {
 				if g := o.groupOf(o.policies[c.policy.key], node); g != NoGroup {
@@ -287,20 +287,23 @@ func (x *tandem) checkInside() {
 	}
 	for uid, w := range st.workloads {
 		must(w.pods == workloadPods[w], "workload %s: %d pods, want %d", uid, w.pods, workloadPods[w])
-		for c := range w.cohorts {
-			must(c.workloads[w] > 0 && cohorts[c] != nil, "workload %s: cohort %q", uid, c.labels)
+		for c, pods := range w.cohorts.all {
+			must(maps.Collect(c.workloads.all)[w] == pods && cohorts[c] != nil, "workload %s: cohort %q", uid, c.labels)
 		}
 	}
 	for key, p := range st.policies {
 		for _, c := range p.cohorts {
 			want := cohorts[c]
 			must(want != nil, "policy %s: cohort %q has no pods", key, c.labels)
-			must(maps.Equal(c.workloads, want.workloads) && maps.Equal(c.placed, want.placed) && maps.EqualFunc(c.nominees, want.nominees, slices.Equal[nominees]),
+			must(c.workloads.equal(want.workloads) && c.placed.equal(want.placed) && maps.EqualFunc(c.nominees, want.nominees, slices.Equal[nominees]),
 				"policy %s: cohort %q: %v, want %v", key, c.labels, c, want)
-			for w := range c.workloads {
-				_, ok := w.cohorts[c]
-				must(ok, "policy %s: cohort %q is not known to workload %s", key, c.labels, w.uid)
+			for w, pods := range c.workloads.all {
+				must(maps.Collect(w.cohorts.all)[c] == pods, "policy %s: cohort %q is not known to workload %s", key, c.labels, w.uid)
 			}
 		}
 	}
+}
+
+func (t *tally[K]) equal(o tally[K]) bool {
+	return maps.Equal(maps.Collect(t.all), maps.Collect(o.all))
 }

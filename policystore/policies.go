@@ -124,7 +124,7 @@ func (s *state) countOverruled(l *labelSet, n int) {
 func comparePolicies(a, b *policy) int { return compareRank(a.spec, b.spec) }
 
 func (l *labelSet) setCohortLabels() {
-	l.cohortLabels = ""
+	l.cohortLabels = flatLabels{}
 	if pol := l.governing(); pol != nil {
 		l.cohortLabels = l.labels.only(pol.spec.MatchLabelKeys)
 	}

@@ -76,6 +76,25 @@ func (p Policy) Validate() error {
 	return err
 }
 
+// clone returns a copy that shares nothing with the policy.
+func (p Policy) clone() Policy {
+	p.PodSelector = p.PodSelector.DeepCopy()
+	p.MatchLabelKeys = slices.Clone(p.MatchLabelKeys) // an empty one stays empty, not nil
+	p.Groups = slices.Clone(p.Groups)
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		g.NodeSelector = g.NodeSelector.DeepCopy()
+		if g.Max != nil {
+			g.Max = new(*g.Max)
+		}
+	}
+	p.NodeSelector = p.NodeSelector.DeepCopy()
+	if p.TargetSize != nil {
+		p.TargetSize = new(*p.TargetSize)
+	}
+	return p
+}
+
 // compiledPolicy is a valid policy with its defaults applied. It is immutable.
 type compiledPolicy struct {
 	Policy
@@ -96,7 +115,7 @@ func (c *compiledPolicy) groups() *nodeGroups {
 var defaultTargetSize = intstr.FromString("100%")
 
 func compile(p Policy) (*compiledPolicy, error) {
-	c := &compiledPolicy{Policy: p}
+	c := &compiledPolicy{Policy: p.clone()}
 	var errs field.ErrorList
 
 	if p.Weight < 0 {
@@ -125,7 +144,6 @@ func compile(p Policy) (*compiledPolicy, error) {
 	if p.MatchLabelKeys == nil {
 		c.MatchLabelKeys = DefaultMatchLabelKeys()
 	}
-	c.MatchLabelKeys = slices.Clone(c.MatchLabelKeys) // an empty one stays empty, not nil
 	slices.Sort(c.MatchLabelKeys)
 	c.MatchLabelKeys = slices.Compact(c.MatchLabelKeys)
 	for i, key := range p.MatchLabelKeys {

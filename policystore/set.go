@@ -11,7 +11,10 @@ import (
 // Set is a set that is safe for concurrent use. The zero value is an empty set. A Set must not be
 // copied after its first use.
 type Set[T comparable] struct {
-	mu    sync.RWMutex // guards items
+	mu sync.RWMutex // guards the two below
+	// few has the items until there are more than maxFew, since most sets are of a few items and a map is large. After
+	// that items has them.
+	few   []T
 	items sets.Set[T]
 }
 
@@ -24,20 +27,29 @@ type SetReader[T comparable] interface {
 
 // NewSet returns a set of the given items.
 func NewSet[T comparable](items ...T) *Set[T] {
-	return &Set[T]{items: sets.New(items...)}
+	s := &Set[T]{}
+	for _, item := range items {
+		s.Insert(item)
+	}
+	return s
 }
 
 // Insert adds item and reports whether it was new.
 func (s *Set[T]) Insert(item T) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.items.Has(item) {
+	if s.has(item) {
 		return false
 	}
-	if s.items == nil {
-		s.items = sets.New[T]()
+	switch {
+	case s.items != nil:
+		s.items.Insert(item)
+	case len(s.few) < maxFew:
+		s.few = append(s.few, item)
+	default:
+		s.items = sets.New(s.few...).Insert(item)
+		s.few = nil
 	}
-	s.items.Insert(item)
 	return true
 }
 
@@ -45,10 +57,15 @@ func (s *Set[T]) Insert(item T) bool {
 func (s *Set[T]) Delete(item T) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.items.Has(item) {
+	if !s.has(item) {
 		return false
 	}
-	s.items.Delete(item)
+	if s.items != nil {
+		s.items.Delete(item)
+	} else {
+		i := slices.Index(s.few, item)
+		s.few = slices.Delete(s.few, i, i+1)
+	}
 	return true
 }
 
@@ -56,14 +73,21 @@ func (s *Set[T]) Delete(item T) bool {
 func (s *Set[T]) Has(item T) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.items.Has(item)
+	return s.has(item)
+}
+
+func (s *Set[T]) has(item T) bool {
+	if s.items != nil {
+		return s.items.Has(item)
+	}
+	return slices.Contains(s.few, item)
 }
 
 // Len returns the number of items.
 func (s *Set[T]) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.items.Len()
+	return len(s.few) + s.items.Len()
 }
 
 // All iterates, in no particular order, over a snapshot taken when the iteration starts: the loop
@@ -71,7 +95,7 @@ func (s *Set[T]) Len() int {
 func (s *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		s.mu.RLock()
-		snapshot := s.items.UnsortedList()
+		snapshot := slices.Concat(s.few, s.items.UnsortedList())
 		s.mu.RUnlock()
 		slices.Values(snapshot)(yield)
 	}

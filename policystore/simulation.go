@@ -92,7 +92,7 @@ func (s *Store) CouldEvict(d Decision, g Group) bool {
 		return false
 	}
 	lower := 0
-	for key, pods := range c.placed {
+	for key, pods := range c.placed.all {
 		if key.group == g && key.priority < d.priority {
 			lower += pods
 		}
@@ -131,7 +131,7 @@ func (s *Store) LowerPriority(d Decision) map[types.UID]string {
 }
 
 func (c *cohort) hasPlacedBelow(priority int32) bool {
-	for key := range c.placed {
+	for key := range c.placed.all {
 		if key.priority < priority {
 			return true
 		}

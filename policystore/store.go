@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Store tracks policies, nodes and pods, and decides where pods go. The zero Store is empty and ready for use. All methods are safe for concurrent use; none blocks
-// for anything but the store's own lock. Pods and nodes that are passed in are read, never changed or kept; policies are
-// kept, and must not be changed any more.
+// Store tracks policies, nodes and pods, and decides where pods go. The zero Store is empty and ready for use. All methods
+// are safe for concurrent use; none blocks for anything but the store's own lock. What is passed in is read, never
+// changed or kept.
 type Store struct {
 	// mu guards state. While it is held nothing is called that takes another lock but those of the cohorts' sets.
 	mu    sync.RWMutex
@@ -253,24 +253,15 @@ func (s *Store) WhyNotGoverned(pod *v1.Pod) string {
 	return s.state.whyNotGoverned(pod)
 }
 
-// Policy returns what the store knows of a policy, and whether it is there.
-func (s *Store) Policy(key types.NamespacedName) (info PolicyInfo, ok bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	pol := s.state.policies[key]
-	if pol == nil {
-		return PolicyInfo{}, false
-	}
-	return pol.info(), true
-}
-
 // Policies returns the keys of all policies, valid or not, in the order of namespaces and then of names.
 func (s *Store) Policies() []types.NamespacedName {
 	s.mu.RLock()
 	keys := slices.Collect(maps.Keys(s.state.policies))
 	s.mu.RUnlock()
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(keys, compareKeys)
 	return keys
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

@@ -1,6 +1,7 @@
 package policystore_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -59,8 +61,7 @@ func TestOrderOfArrival(t *testing.T) {
 
 	view := func(s *policystore.Store) (infos []policystore.PolicyInfo) {
 		for _, key := range s.Policies() {
-			info, _ := s.Policy(key)
-			infos = append(infos, info)
+			infos = append(infos, frozen(s.Policy(key)))
 		}
 		return infos
 	}
@@ -131,40 +132,109 @@ func TestEventsTwice(t *testing.T) {
 		if event.name != "SetPolicy" {
 			require.Empty(t, told, event.name)
 		}
-		want, wantOK := once.Policy(web)
-		got, gotOK := twice.Policy(web)
-		require.Equal(t, wantOK, gotOK, event.name)
-		require.Equal(t, want, got, event.name)
+		require.Equal(t, frozen(once.Policy(web)), frozen(twice.Policy(web)), event.name)
 	}
 	policystore.RequireEmpty(t, twice)
 }
 
-// A cohort lives as long as one of its pods qualifies, and the sets that were handed out with it.
-func TestSetsAreLiveAsLongAsAPodQualifies(t *testing.T) {
-	for name, change := range map[string]func(*v1.Pod){
-		"its priority changes":       priority(10),
-		"its workload changes":       controlledBy("rs"),
-		"it is nominated":            nominatedFor("m1"),
-		"it gets a label":            labelled("new", ""),
-		"it changes group":           onNode("o1"),
-		"several of these":           func(pod *v1.Pod) { priority(10)(pod); nominatedFor("m1")(pod); labelled("new", "")(pod) },
-		"it leaves the cohort empty": labelled("pod-template-hash", "new"),
+// frozen makes what is told of a policy comparable: the live sets become sets of what is in them now.
+func frozen(info policystore.PolicyInfo, _ bool) policystore.PolicyInfo {
+	for i := range info.Cohorts {
+		c := &info.Cohorts[i]
+		c.QualifyingPods = policystore.NewSet(slices.Sorted(c.QualifyingPods.All())...)
+		c.ManagedPods = policystore.NewSet(slices.Sorted(c.ManagedPods.All())...)
+	}
+	return info
+}
+
+// The sets that were handed out go on whatever becomes of the pods and of the policy.
+func TestSetsAreLive(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "100%"))
+	name := w.create(1, onNode("m1"), labelled("pod-template-hash", "x"))[0]
+	pod := w.pods[name]
+	info, _ := w.Policy(web)
+	qualifying, managed := info.Cohorts[0].QualifyingPods, info.Cohorts[0].ManagedPods
+	for _, step := range []struct {
+		event               string
+		do                  func()
+		qualifying, managed []types.UID
+	}{
+		{"at first", func() {}, []types.UID{pod.UID}, []types.UID{pod.UID}},
+		{"it changes in what it counts by", func() {
+			w.update(func(pod *v1.Pod) {
+				priority(10)(pod)
+				controlledBy("rs")(pod)
+				nominatedFor("m1")(pod)
+				labelled("new", "")(pod)
+			}, name)
+		}, []types.UID{pod.UID}, []types.UID{pod.UID}},
+		{"it changes cohort", func() { w.update(labelled("pod-template-hash", "y"), name) }, nil, nil},
+		{"it comes back", func() { w.update(labelled("pod-template-hash", "x"), name) }, []types.UID{pod.UID}, []types.UID{pod.UID}},
+		{"the last pod is replaced", func() { w.RemovePod(pod.UID); w.AddPod(pod) }, []types.UID{pod.UID}, []types.UID{pod.UID}},
+		{"the node changes group", func() { w.relabelNode("m1", nil) }, []types.UID{pod.UID}, nil},
+		{"the policy breaks", func() { w.RejectPolicy(web, nil) }, nil, nil},
+		{"it is mended", func() { w.set(must(policystore.Strict, "50%")) }, []types.UID{pod.UID}, nil},
 	} {
-		w := newCluster(t, must(policystore.Strict, "100%"))
-		pod := w.create(1, onNode("m1"))[0]
-		info, _ := w.Policy(web)
-		before := info.Cohorts[0]
-		w.update(change, pod)
-		info, _ = w.Policy(web)
-		after := info.Cohorts[0]
-		if len(after.Labels) > 0 {
-			assert.Zero(t, before.QualifyingPods.Len(), name)
-			continue
+		step.do()
+		assert.Equal(t, step.qualifying, slices.Collect(qualifying.All()), step.event)
+		assert.Equal(t, step.managed, slices.Collect(managed.All()), step.event)
+		assert.Equal(t, len(step.qualifying), qualifying.Len(), step.event)
+		assert.Equal(t, len(step.managed), managed.Len(), step.event)
+		assert.Equal(t, len(step.managed) > 0, managed.Has(pod.UID), step.event)
+	}
+	_, writable := qualifying.(interface{ Delete(types.UID) bool })
+	assert.False(t, writable, "what is handed out must not let others write to the store")
+}
+
+// What was passed in or handed out may be changed: it is not what the store goes by.
+func TestPoliciesAreCopied(t *testing.T) {
+	p := must(policystore.Strict, "40%")
+	p.MatchLabelKeys = []string{"a", "b"}
+	p.NodeSelector = p.NodeSelector.DeepCopy() // others use its labels
+	q := policystore.Policy{
+		NamespacedName: types.NamespacedName{Namespace: "default", Name: "groups"},
+		PodSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"app": "groups"}},
+		Groups: []policystore.NodeGroup{
+			{Name: "spot", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}}, Share: "50%", Max: new(int32(3))},
+			{Name: "rest"},
+		},
+	}
+	spoil := func(p policystore.Policy) {
+		for i := range p.MatchLabelKeys {
+			p.MatchLabelKeys[i] = "spoiled"
 		}
-		assert.Same(t, after.QualifyingPods, before.QualifyingPods, name)
-		assert.Same(t, after.ManagedPods, before.ManagedPods, name)
-		assert.Equal(t, 1, before.QualifyingPods.Len(), name)
-		assert.Equal(t, after.Managed, before.ManagedPods.Len(), name)
+		for i := range p.Groups {
+			if g := &p.Groups[i]; g.Max != nil {
+				*g.Max = 0
+				g.NodeSelector.MatchLabels["pool"] = "spoiled"
+			}
+			p.Groups[i].Name = "spoiled"
+		}
+		if p.TargetSize != nil {
+			*p.TargetSize = intstr.FromInt32(99)
+			p.NodeSelector.MatchLabels["pool"] = "spoiled"
+		}
+		p.PodSelector.MatchLabels["app"] = "spoiled"
+	}
+	for _, p := range []policystore.Policy{p, q} {
+		w := newCluster(t, p)
+		before, _ := w.Policy(p.NamespacedName)
+		want := before.Policy
+		spoil(p)
+		spoil(want)
+		again, _ := w.Policy(p.NamespacedName)
+		text := fmt.Sprintf("%+v %+v %+v", again.Policy, again.Policy.PodSelector, again.Policy.NodeSelector)
+		assert.NotContains(t, text, "spoiled")
+		for _, info := range w.Snapshot() {
+			spoil(info.Policy)
+		}
+		again, _ = w.Policy(p.NamespacedName)
+		assert.NotContains(t, fmt.Sprintf("%+v", again.Policy), "spoiled")
+		if p.TargetSize != nil {
+			assert.Equal(t, "40%", again.Policy.TargetSize.String())
+		} else {
+			assert.EqualValues(t, 3, *again.Policy.Groups[0].Max)
+		}
 	}
 }
 

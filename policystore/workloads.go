@@ -41,7 +41,7 @@ type workload struct {
 	uid     types.UID
 	size    int
 	pods    int
-	cohorts map[*cohort]struct{} // that count its pods
+	cohorts tally[*cohort] // that count its pods
 }
 
 func (w *workload) id() types.UID {
@@ -54,7 +54,7 @@ func (w *workload) id() types.UID {
 func (s *state) workloadFor(uid types.UID) *workload {
 	w := s.workloads[uid]
 	if w == nil {
-		w = &workload{uid: uid, size: -1, cohorts: map[*cohort]struct{}{}}
+		w = &workload{uid: uid, size: -1}
 		s.workloads[uid] = w
 	}
 	return w
@@ -89,7 +89,7 @@ func (s *state) hasWorkloadSize(uid types.UID, size int) bool {
 func (s *state) setWorkloadSize(uid types.UID, size int) {
 	w := s.workloadFor(uid)
 	w.size = size
-	for c := range w.cohorts {
+	for c := range w.cohorts.all {
 		s.touch(c.policy)
 	}
 	s.tidyWorkload(w)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -389,6 +390,40 @@ func TestC3RolloutWithoutRoomInTheOtherGroup(t *testing.T) {
 	w.requireSplit("web", 2, 3)
 	w.rollOut("web")
 	w.requireSplit("web", 2, 3)
+}
+
+// TestN4OrphanedReplicaSet deletes a Deployment without its ReplicaSet, whose annotation goes on saying what the Deployment wanted.
+func TestN4OrphanedReplicaSet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addNodes("o1", room(1))
+	w.addNodes("m1", room(10))
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireCounts("web", 10, 4, 1)
+
+	orphan := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}
+	require.NoError(t, w.Client().AppsV1().Deployments(w.namespace).Delete(w.ctx, "web", orphan))
+	replicaSets := w.Client().AppsV1().ReplicaSets(w.namespace)
+	var orphaned appsv1.ReplicaSet
+	w.eventually(func(c *assert.CollectT) {
+		list, err := replicaSets.List(w.ctx, metav1.ListOptions{})
+		require.NoError(c, err)
+		require.Len(c, list.Items, 1)
+		require.Empty(c, list.Items[0].OwnerReferences)
+		orphaned = list.Items[0]
+	})
+	require.Equal(t, "10", orphaned.Annotations["deployment.kubernetes.io/desired-replicas"])
+	scale := func(replicas int) {
+		patch := toJSON(t, fmt.Sprintf("spec: {replicas: %d}", replicas))
+		_, err := replicaSets.Patch(w.ctx, orphaned.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	scale(0)
+	w.requireCounts("web", 0, 0, 0)
+	scale(4)
+	w.requireCounts("web", 4, 1, 1)
+	assert.Contains(t, w.requirePending("web", 2), "group target full (1 of 1 pods; 4 qualify)")
 }
 
 func rollingUpdate(maxSurge, maxUnavailable int32) appsv1.DeploymentStrategy {

@@ -281,6 +281,9 @@ func (x *tandem) checkInside() {
 	}
 	for name, n := range st.nodes {
 		must(len(n.pods) == nodePods[n], "node %s: pods %v", name, n.pods)
+		for p := range n.assumed {
+			must(o.assumed[p.uid] != nil && o.assumed[p.uid].Name == name, "node %s: labels that pod %s has seen", name, p.uid)
+		}
 		for p := range n.nominees {
 			must(st.nominated[p] == n, "node %s: %s is not nominated for it", name, p.uid)
 		}

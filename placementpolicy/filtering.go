@@ -108,7 +108,6 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, mayBeBoundMessage)
 	}
 	decision, governed := pl.store.Decide(pod)
-	countDecision(decision, governed)
 	if !governed || pod.Spec.NodeName != "" {
 		pl.waiting.Tried(pod)
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -274,7 +273,6 @@ func (pl *Plugin) wait(s *preFilterState, pod *v1.Pod, group policystore.Group) 
 		once = &s.cycle.yields
 	}
 	once.Do(func() {
-		pl.status.leads.Store(true)
 		pl.waiting.Add(waiting.Pod{Pod: pod, Decision: s.taken, Member: s.member, Yields: yields})
 	})
 }

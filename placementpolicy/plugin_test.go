@@ -278,7 +278,7 @@ func TestNewLoadsThePoliciesThatCanBeUsed(t *testing.T) {
 		s, err := readPreFilterState(state)
 		require.NoError(t, err)
 		assert.Equal(t, "b-good", s.decision.Policy.Name)
-		time.Sleep(3 * standbyDelay)
+		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		assert.Len(t, handle.recorder.recorded(), 2)
 	})

@@ -39,7 +39,6 @@ func (pl *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return fwk.AsStatus(err)
 	}
 	counters[reserved].Inc()
-	pl.status.leads.Store(true)
 	if !inPodGroup(state) { // else it may be a simulation
 		pl.waiting.Remove(pod)
 	}
@@ -59,17 +58,6 @@ func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	case pl.mayBeBound(state, pod):
 		pl.confirmer.Add(pod)
 	default:
-		undoing{pl.store}.ForgetPod(pod)
+		pl.store.ForgetPod(pod)
 	}
-}
-
-// undoing undoes reservations of the store, and counts them.
-type undoing struct{ *policystore.Store }
-
-// ForgetPod ends a pod's reservation, and reports whether it had one.
-func (u undoing) ForgetPod(pod *v1.Pod) (reserved bool) {
-	if reserved = u.Store.ForgetPod(pod); reserved {
-		reservationsUndone.Inc()
-	}
-	return reserved
 }

@@ -43,7 +43,8 @@ func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // reportNotFiltered says, once for each policy, that the profile enables Filter without PreFilter, or neither.
 func (pl *Plugin) reportNotFiltered(ctx context.Context, decision policystore.Decision) {
 	if decision.EnforcementMode() == policystore.Strict {
-		pl.report.notFiltered(ctx, pl.handle.ProfileName(), decision.Policy)
+		pl.report.NotFiltered(ctx, decision.Policy, "scheduler profile "+pl.handle.ProfileName()+" enables plugin "+Name+
+			" without its preFilter and filter points")
 	}
 }
 

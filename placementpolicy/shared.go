@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -23,7 +22,7 @@ import (
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/confirmer"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/feeder"
-	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/report"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/waiting"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -37,9 +36,8 @@ type shared struct {
 	waiting   *waiting.Line
 	narrowing *narrowing
 	confirmer *confirmer.Confirmer
-	status    *statusWriter
-	report    *reporter
 	feeder    *feeder.Feeder
+	report    *report.Reporter
 	// lastPermitted is of the last governed pod that came to Permit, if no cycle has begun since.
 	lastPermitted atomic.Pointer[permitState]
 }
@@ -64,12 +62,12 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 	if s != nil {
 		return s, nil
 	}
-	client, err := dynamic.NewForConfig(config)
+	unlimited := rest.CopyConfig(config)
+	unlimited.QPS = -1 // the reporter has a limit, and one question at a time is limit enough
+	client, err := dynamic.NewForConfig(unlimited)
 	if err != nil {
 		return nil, fmt.Errorf("creating client for placement policies: %w", err)
 	}
-	unlimited := rest.CopyConfig(config)
-	unlimited.QPS = -1 // one question at a time is limit enough
 	pods, err := corev1client.NewForConfig(unlimited)
 	if err != nil {
 		return nil, fmt.Errorf("creating client for pods: %w", err)
@@ -94,37 +92,31 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 
 // startShared makes the shared state and starts what runs beside the scheduler.
 func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, pods corev1client.PodsGetter, store *policystore.Store) (*shared, error) {
-	policies := feeder.NewPolicyInformer(client)
-	updateStatus := func(ctx context.Context, policy *unstructured.Unstructured) error {
-		_, err := client.Resource(v1alpha1.Resource()).Namespace(policy.GetNamespace()).UpdateStatus(ctx, policy, metav1.UpdateOptions{})
-		return err
-	}
 	getPod := func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return pods.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	s, err := newShared(ctx, handle, policies, store, updateStatus, getPod)
+	s, err := newShared(ctx, handle, feeder.NewPolicyInformer(client), client, store, getPod)
 	if err != nil {
 		return nil, err
 	}
 	go s.waiting.Run(ctx)
 	go s.confirmer.Run(ctx)
-	go s.status.run(ctx)
+	go s.report.Run(ctx)
 	go s.compareOnSignal(ctx)
 	go s.feeder.Run(ctx)
 	return s, nil
 }
 
 // newShared makes the shared state and connects it to the informers.
-func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, store *policystore.Store,
-	updateStatus func(context.Context, *unstructured.Unstructured) error,
+func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedIndexInformer, client dynamic.Interface,
+	store *policystore.Store,
 	getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error)) (*shared, error) {
 	factory := handle.SharedInformerFactory()
-	s := &shared{store: store, narrowing: newNarrowing(store), report: newReporter(handle.EventRecorder(), policies.GetStore())}
+	s := &shared{store: store, narrowing: newNarrowing(store)}
 	try := func(ctx context.Context, pods ...*v1.Pod) { activate(ctx, handle, pods...) }
-	begins := func(policy types.NamespacedName) { s.status.policyChanged(policy) }
+	begins := func(policy types.NamespacedName) { s.report.PolicyChanged(policy) }
 	s.waiting = waiting.New(store, factory.Core().V1().Pods().Lister(), clock.RealClock{}, try, begins)
-	s.confirmer = confirmer.New(undoing{store}, getPod, try)
-	s.status = newStatusWriter(store, policies.GetStore(), s.waiting.Waits, s.report, updateStatus)
+	s.confirmer = confirmer.New(store, getPod, try)
 	var err error
 	s.feeder, err = feeder.New(ctx, store, factory, policies, feeder.Hooks{
 		BeforePod:   s.beforePod,
@@ -135,8 +127,16 @@ func newShared(ctx context.Context, handle fwk.Handle, policies cache.SharedInde
 	if err != nil {
 		return nil, err
 	}
+	s.report = report.New(report.Options{
+		Store:    store,
+		Policies: policies.GetStore(),
+		Synced:   s.feeder.Synced,
+		Client:   client,
+		Recorder: handle.EventRecorder(),
+		Waiting:  s.waiting.Waits,
+	})
+	registerMetrics()
 	context.AfterFunc(ctx, store.Subscribe(s.waiting.PolicyChanged))
-	context.AfterFunc(ctx, store.Subscribe(s.status.policyChanged))
 	return s, nil
 }
 
@@ -176,9 +176,11 @@ func isSettled(old, pod *v1.Pod) bool {
 	return old != nil && (pod == nil || old.Spec.NodeName == "" && pod.Spec.NodeName != "")
 }
 
-// waitForSync returns once the store has all that was there when the scheduler started: a decision before that would
-// not count the pods that run already. The scheduler waits for handlers of its own only.
+// waitForSync begins a scheduling cycle, of which only a replica that leads has any. It returns once the store has all that was
+// there when the scheduler started: a decision before that would not count the pods that run already. The scheduler waits for
+// handlers of its own only.
 func (s *shared) waitForSync(ctx context.Context) error {
+	s.report.Schedules()
 	if s.feeder.Synced() {
 		return nil
 	}

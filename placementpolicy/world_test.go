@@ -59,23 +59,6 @@ type world struct {
 
 	added  int // by addPods
 	answer func() (*v1.Pod, error)
-
-	statusMu     sync.Mutex // guards the two below
-	refuseStatus error      // what the API server answers
-	written      []v1alpha1.PlacementPolicyStatus
-}
-
-// updateStatus plays the API server.
-func (w *world) updateStatus(_ context.Context, policy *unstructured.Unstructured) error {
-	w.statusMu.Lock()
-	defer w.statusMu.Unlock()
-	if w.refuseStatus != nil {
-		return w.refuseStatus
-	}
-	w.written = append(w.written, statusIn(policy))
-	policy.SetResourceVersion(fmt.Sprint(len(w.written)))
-	w.policies.set(policy)
-	return nil
 }
 
 // getPod plays the API server, which has the pods as they were delivered last unless the test says otherwise.
@@ -117,12 +100,11 @@ func newUnsyncedWorldOn(t testing.TB, store *policystore.Store) *world {
 	}
 	w.handle = newFakeHandle(factory, nil)
 	w.handle.snapshot = liveSnapshot{nodes: w.nodes}
-	s, err := newShared(w.ctx, w.handle, w.policies, store, w.updateStatus, w.getPod)
+	s, err := newShared(w.ctx, w.handle, w.policies, nil, store, w.getPod)
 	require.NoError(t, err)
 	w.Plugin = newPlugin(s, w.handle)
 	go s.waiting.Run(w.ctx)
 	go s.confirmer.Run(w.ctx)
-	go s.status.run(w.ctx)
 
 	for _, name := range []string{"m1", "m2"} {
 		w.nodes.set(spotNode(name))

@@ -29,8 +29,8 @@ spec:
   policy: {targetSize: 40%}
 `
 
-// Example asks where the next pod of an application would go. Instead of the fake clients a program has kubernetes.NewForConfig
-// and dynamic.NewForConfig.
+// Example asks where the next pod of an application would go. Instead of the fake clients a program has
+// kubernetes.NewForConfig and dynamic.NewForConfig.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,7 +55,9 @@ func Example() {
 		return
 	}
 
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{"app": "web"}}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "web-1", UID: "uid-1", Labels: map[string]string{"app": "web"},
+	}}
 	decision, governed := store.Decide(pod)
 	fmt.Println(governed, decision.Policy, decision.GroupName(decision.Preferred))
 	// Output: true default/web-on-spot other

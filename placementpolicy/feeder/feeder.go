@@ -23,11 +23,12 @@ import (
 // pollInterval is how often WaitForSync looks.
 const pollInterval = 50 * time.Millisecond
 
-// Hooks are told of events beside the store. Any of them may be nil. Those of one kind of object are called one after another.
+// Hooks are told of events beside the store. Any of them may be nil. Those of one kind of object are called one after
+// another.
 type Hooks struct {
-	// BeforePod is told of a pod's event before the store is, AfterPod after it. old is nil if the pod was added, pod if it was
-	// deleted. Of a deleted pod no more may be known than namespace and name. If another pod of the same name has taken its
-	// place, that is told as a deletion and an addition.
+	// BeforePod is told of a pod's event before the store is, AfterPod after it. old is nil if the pod was added, pod
+	// if it was deleted. Of a deleted pod no more may be known than namespace and name. If another pod of the same
+	// name has taken its place, that is told as a deletion and an addition.
 	BeforePod, AfterPod func(old, pod *v1.Pod)
 	// AfterNode is told, after the store, that a node was added or has changed.
 	AfterNode func(node *v1.Node)
@@ -61,8 +62,9 @@ type source struct {
 }
 
 // New returns a feeder of the store, fed by informers of the factory for nodes, pods, ReplicaSets, StatefulSets and
-// ReplicationControllers, and by one for placement policies, as [NewPolicyInformer] makes it. None of them may have been
-// started: the caller starts the factory afterwards, and [Feeder.Run] runs the one for policies. ctx has the logger.
+// ReplicationControllers, and by one for placement policies, as [NewPolicyInformer] makes it. None of them may have
+// been started: the caller starts the factory afterwards, and [Feeder.Run] runs the one for policies. ctx has the
+// logger.
 func New(ctx context.Context, store *policystore.Store, factory informers.SharedInformerFactory,
 	policies cache.SharedIndexInformer, hooks Hooks) (*Feeder, error) {
 	f := &Feeder{
@@ -109,13 +111,14 @@ func (f *Feeder) Synced() bool {
 	return true
 }
 
-// WaitForSync returns once the store has all that was there at the start, or when ctx is done with an error that says what it
-// waits for, since when and, if policies are what is missing, why.
+// WaitForSync returns once the store has all that was there at the start, or when ctx is done with an error that says
+// what it waits for, since when and, if policies are what is missing, why.
 func (f *Feeder) WaitForSync(ctx context.Context) error {
 	if f.Synced() {
 		return nil
 	}
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return f.Synced(), nil })
+	synced := func(context.Context) (bool, error) { return f.Synced(), nil }
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, synced)
 	if err == nil {
 		return nil
 	}

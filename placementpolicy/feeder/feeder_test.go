@@ -261,7 +261,8 @@ func TestWhatIsNoObjectOfTheTypeIsIgnored(t *testing.T) {
 func TestWorkloads(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "rs"}
 	ofDeployment := meta
-	ofDeployment.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Controller: new(true)}}
+	deployment := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Controller: new(true)}
+	ofDeployment.OwnerReferences = []metav1.OwnerReference{deployment}
 	ofDeployment.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}
 	three, negative := new(int32(3)), new(int32(-3))
 	tests := []struct {

@@ -133,8 +133,8 @@ type object interface {
 type handler[T object] struct {
 	// set: the object is there. old is what it was, zero if it was not there before.
 	set func(old, obj T)
-	// remove: the object is gone. It is the last state that is known, or a relist has found it missing and that is lost: then it
-	// is no more than its namespace and name.
+	// remove: the object is gone. It is the last state that is known, or a relist has found it missing and that is
+	// lost: then it is no more than its namespace and name.
 	remove func(obj metav1.Object)
 }
 

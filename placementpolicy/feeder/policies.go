@@ -19,14 +19,14 @@ import (
 const (
 	// resourceTimeout bounds how long CheckResource waits for an API server that does not answer.
 	resourceTimeout = 30 * time.Second
-	// maxRefusals is how often, once a second, the API server refuses to list policies before CheckResource believes it: one that
-	// has just started does not know at once what there is and who may read it.
+	// maxRefusals is how often, once a second, the API server refuses to list policies before CheckResource believes
+	// it: one that has just started does not know at once what there is and who may read it.
 	maxRefusals = 4
 )
 
-// NewPolicyInformer returns an informer for the placement policies of all namespaces, without their managed fields. They
-// are unstructured objects: one that does not fit the type, stored before the schema was as strict as it is, must not hide
-// the others.
+// NewPolicyInformer returns an informer for the placement policies of all namespaces, without their managed fields.
+// They are unstructured objects: one that does not fit the type, stored before the schema was as strict as it is,
+// must not hide the others.
 func NewPolicyInformer(client dynamic.Interface) cache.SharedIndexInformer {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.Resource(), metav1.NamespaceAll, 0,
 		cache.Indexers{}, nil).Informer()
@@ -39,8 +39,8 @@ func NewPolicyInformer(client dynamic.Interface) cache.SharedIndexInformer {
 	return informer
 }
 
-// CheckResource makes sure that placement policies can be listed: a program that waits for them without that waits in vain.
-// The error says what to do. If the API server does not answer it tries for half a minute.
+// CheckResource makes sure that placement policies can be listed: a program that waits for them without that waits in
+// vain. The error says what to do. If the API server does not answer it tries for half a minute.
 func CheckResource(ctx context.Context, client dynamic.Interface) error {
 	logger := klog.FromContext(ctx)
 	refusals := 0

@@ -195,13 +195,14 @@ const (
 	ReasonValid       = "Valid"
 	ReasonInvalid     = "Invalid"
 
-	// ConditionOnTarget is True if all cohorts have as many pods in the target group as belong there. It is Unknown if the
-	// spec is invalid.
+	// ConditionOnTarget is True if all qualifying pods are placed, and in each cohort as many in each group as belong there.
+	// It is Unknown if the spec is invalid.
 	ConditionOnTarget = "OnTarget"
 	ReasonOnTarget    = "OnTarget"
 	// ReasonPodsPending: pods are yet to be placed.
 	ReasonPodsPending = "PodsPending"
-	// ReasonNoRoom: pods wait because the group that is open to them has no room.
+	// ReasonNoRoom: pods wait because groups that are full keep them out, and no node of the others takes them: these have
+	// no room, or the pods may not go there.
 	ReasonNoRoom = "NoRoom"
 	// ReasonDrift: all pods are placed, but not as they should be: after a scale-down, for example, after a change of the
 	// policy or of a node's labels, or because a BestEffort policy found no room. The next pods repair it.

@@ -187,7 +187,7 @@ func (w *world) schedulerCounts() (map[string]counts, error) {
 		"target":     func(c *counts) *int { return &c.Target },
 	} {
 		for _, s := range metrics["scheduler_placement_policy_"+name+"_pods"] {
-			if s.labels["namespace"] == w.namespace {
+			if s.labels["policy_namespace"] == w.namespace {
 				c := all[s.labels["policy"]]
 				*field(&c) = int(s.value)
 				all[s.labels["policy"]] = c

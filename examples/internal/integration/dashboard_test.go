@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/examples"
 )
@@ -28,12 +29,13 @@ type dashboard struct {
 }
 
 var (
-	legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
+	legendLabel     = regexp.MustCompile(`\{\{(\w+)\}\}`)
+	annotationLabel = regexp.MustCompile(`\{\{ \$labels\.(\w+) \}\}`)
 	// labelValues is the query of a dashboard's variable.
 	labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 )
 
-// TestDashboard holds the queries of the dashboard against the metrics that a scheduler serves.
+// TestDashboard holds the queries of the dashboard and of the alerts against the metrics that a scheduler serves.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	w := fourOfTen(t, strict40)
@@ -73,6 +75,28 @@ func TestDashboard(t *testing.T) {
 			assert.Contains(t, shown, name, "no panel shows it")
 		}
 	}
+
+	data, err = examples.Files.ReadFile("deploy/alerts.yaml")
+	require.NoError(t, err)
+	var alerts struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(data, &alerts))
+	require.NotEmpty(t, alerts.Groups)
+	for _, rule := range alerts.Groups[0].Rules {
+		t.Run(rule.Alert, func(t *testing.T) {
+			query := parseQuery(t, rule.Expr)
+			query.check(t, served)
+			for _, label := range annotationLabel.FindAllStringSubmatch(rule.Annotations["summary"], -1) {
+				assert.Contains(t, query.groupedBy, label[1], "labels of the summary")
+			}
+		})
+	}
 }
 
 // query is what a query in the language of Prometheus asks for.
@@ -106,6 +130,9 @@ func parseQuery(t *testing.T, expr string) query {
 			q.groupedBy = e.Modifier.Args
 			q.labels.Insert(e.Modifier.Args...)
 		case *metricsql.FuncExpr:
+			if e.Name == "absent" {
+				return
+			}
 			require.Contains(t, []string{"increase", "rate"}, e.Name, expr)
 			require.Len(t, e.Args, 1)
 			series, ok := e.Args[0].(*metricsql.RollupExpr)

@@ -120,7 +120,8 @@ func TestNodesInAreShared(t *testing.T) {
 	assert.Empty(t, w.NodesIn(d, target), "the policy is gone")
 }
 
-func TestNodesInRemembersAHundredNodeSelectors(t *testing.T) {
+// However many ways of dividing the nodes there are, whoever asks is told; only the last hundred are remembered.
+func TestNodesInForgetsTheDivisionThatWasNotAskedForTheLongestTime(t *testing.T) {
 	w := newCluster(t)
 	var decisions []policystore.Decision
 	for i := range 101 {
@@ -132,13 +133,41 @@ func TestNodesInRemembersAHundredNodeSelectors(t *testing.T) {
 		d, _ := w.Decide(newPod("pod", labelled("app", app["app"])))
 		decisions = append(decisions, d)
 	}
-	for _, d := range decisions[:100] {
-		assert.Len(t, w.NodesIn(d, other), 1)
+	asked := func(i int) uintptr {
+		nodes := w.NodesIn(decisions[i], other)
+		require.Len(t, nodes, 1)
+		return reflect.ValueOf(nodes[0]).Pointer()
 	}
-	assert.Empty(t, w.NodesIn(decisions[100], other))
-	assert.Len(t, w.NodesIn(decisions[99], other), 1)
+	first, second := asked(0), asked(1)
+	for i := range decisions[2:] {
+		asked(2 + i)
+		assert.Equal(t, first, asked(0), "it was asked for all the time")
+	}
+	assert.NotEqual(t, second, asked(1))
+}
 
-	w.RemovePolicy(decisions[0].Policy)
-	assert.Len(t, w.NodesIn(decisions[100], other), 1)
-	assert.Empty(t, w.NodesIn(decisions[0], other))
+// Nodes may change much more often than anybody asks.
+func TestNodesInAfterManyChanges(t *testing.T) {
+	for changes := range 120 {
+		w := newWorld(t, must(policystore.BestEffort, "40%"))
+		w.addNodes(1, spot, "m0", "m1", "m2")
+		d, _ := w.Decide(newPod("pod"))
+		require.Len(t, w.NodesIn(d, target), 1)
+		for i := range changes {
+			w.relabelNode(fmt.Sprint("m", i%3), []map[string]string{spot, nil}[i/3%2])
+		}
+		for group := range d.Groups() {
+			want := sets.Set[string]{}
+			for name, node := range w.nodes {
+				if d.GroupOf(node.Labels) == group {
+					want.Insert(name)
+				}
+			}
+			got := sets.Set[string]{}
+			for _, names := range w.NodesIn(d, group) {
+				got = got.Union(names)
+			}
+			require.Equal(t, want, got, "after %d changes", changes)
+		}
+	}
 }

@@ -61,9 +61,9 @@ func (s *state) hasNode(obj *v1.Node) bool {
 
 func (s *state) setNode(name string, labels map[string]string) {
 	n := s.nodeFor(name)
-	was := *n
+	was := n.look()
 	n.known, n.labels, n.assumed = true, flatten(labels), nil
-	s.reviseDivisions(&was, n)
+	s.changed = append(s.changed, nodeChange{name, was, n.look()})
 	for _, p := range n.pods {
 		s.settle(p)
 	}
@@ -75,15 +75,17 @@ func (s *state) removeNode(name string) {
 	if n == nil {
 		return
 	}
-	was := *n
+	was := n.look()
 	n.known, n.labels = false, flatLabels{}
-	s.reviseDivisions(&was, n)
+	s.changed = append(s.changed, nodeChange{name, was, n.look()})
 	for _, p := range n.pods {
 		s.settle(p)
 	}
 	s.holdPlaces(n)
 	s.tidyNode(n)
 }
+
+func (n *node) look() nodeLook { return nodeLook{n.known, n.labels} }
 
 // holdPlaces follows a node's change for the pods that are nominated for it.
 func (s *state) holdPlaces(n *node) {

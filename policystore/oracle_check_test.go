@@ -217,15 +217,7 @@ func (x *tandem) checkInside() {
 		_, listed := n.nominees[p]
 		must(listed && n.name == o.pods[p.uid].Status.NominatedNodeName, "pod %s: nominated for %s", p.uid, n.name)
 	}
-	for division := range st.divisions {
-		used := false
-		for _, p := range o.policies {
-			spec, _ := compile(p.Policy)
-			used = used || p.valid && spec.division == division
-		}
-		must(used, "nodes are divided by %q, as no policy does", division)
-	}
-	must(len(st.touched) == 0, "touched between two operations: %v", st.touched)
+	must(len(st.touched)+len(st.changed) == 0, "left between two operations: %v, %v", st.touched, st.changed)
 
 	// Each pod is listed where it belongs.
 	labelSetPods, nodePods, workloadPods, cohorts := map[*labelSet]int{}, map[*node]int{}, map[*workload]int{}, map[*cohort]*cohort{}

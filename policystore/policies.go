@@ -63,7 +63,6 @@ func (s *state) setPolicy(key types.NamespacedName, spec *compiledPolicy, err er
 		return
 	}
 	s.regroup(pol)
-	s.tidyDivision(old)
 }
 
 func (s *state) removePolicy(key types.NamespacedName) {
@@ -72,11 +71,9 @@ func (s *state) removePolicy(key types.NamespacedName) {
 		return
 	}
 	s.touch(pol)
-	old := pol.spec
 	pol.spec = nil
 	s.regroup(pol)
 	delete(s.policies, key)
-	s.tidyDivision(old)
 }
 
 // regroup works out anew which pods of its namespace the policy selects, governs and counts where.

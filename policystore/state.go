@@ -12,13 +12,13 @@ type state struct {
 	nodes      map[string]*node
 	workloads  map[types.UID]*workload
 	pods       map[types.UID]*pod
-	// divisions has those that were asked for, by their node selectors, as long as a policy has these.
-	divisions map[string]*division
 	// nominated has the nominated node of the pods that have one: few, and for a short time.
 	nominated map[*pod]*node
 
-	// touched collects the policies whose counts or spec the current operation changes.
+	// touched collects the policies whose counts or spec the current operation changes, and changed what it changes of
+	// nodes.
 	touched []*policy
+	changed []nodeChange
 }
 
 // init makes the zero state ready to be written to. It can be read as it is.
@@ -31,7 +31,6 @@ func (s *state) init() {
 	s.nodes = map[string]*node{}
 	s.workloads = map[types.UID]*workload{}
 	s.pods = map[types.UID]*pod{}
-	s.divisions = map[string]*division{}
 	s.nominated = map[*pod]*node{}
 }
 

@@ -17,9 +17,12 @@ import (
 // are safe for concurrent use; none blocks for anything but the store's own lock. What is passed in is read, never
 // changed or kept.
 type Store struct {
-	// mu guards state. While it is held nothing is called that takes another lock but those of the cohorts' sets.
-	mu    sync.RWMutex
-	state state
+	// mu guards state and nodeLog. While it is held nothing is called that takes another lock but those of the cohorts' sets.
+	mu      sync.RWMutex
+	state   state
+	nodeLog nodeLog
+
+	divisions divisions
 
 	subscribersMu sync.RWMutex // guards the two below
 	subscribers   map[int]func(types.NamespacedName)
@@ -58,10 +61,14 @@ func (s *Store) Subscribe(changed func(policy types.NamespacedName)) (cancel fun
 
 // update runs one operation under the lock and tells the subscribers what it changed.
 func (s *Store) update(operation func(*state)) {
-	for _, pol := range s.apply(operation) {
-		s.subscribersMu.RLock()
-		subscribers := slices.Collect(maps.Values(s.subscribers))
-		s.subscribersMu.RUnlock()
+	changed := s.apply(operation)
+	if len(changed) == 0 {
+		return
+	}
+	s.subscribersMu.RLock()
+	subscribers := slices.Collect(maps.Values(s.subscribers))
+	s.subscribersMu.RUnlock()
+	for _, pol := range changed {
 		for _, changed := range subscribers {
 			changed(pol.key)
 		}
@@ -74,8 +81,11 @@ func (s *Store) apply(operation func(*state)) []*policy {
 	defer s.mu.Unlock()
 	s.state.init()
 	operation(&s.state)
+	for _, c := range s.state.changed {
+		s.nodeLog.add(c)
+	}
 	touched := s.state.touched
-	s.state.touched = nil
+	s.state.touched, s.state.changed = nil, nil
 	for _, pol := range touched {
 		pol.touched = false
 	}

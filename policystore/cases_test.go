@@ -188,6 +188,35 @@ func TestCases(t *testing.T) {
 		}
 	})
 
+	t.Run("N6 a pod that fits one group only takes the place there that another one gives up", func(t *testing.T) {
+		bestEffort40 := must(policystore.BestEffort, "40%")
+		for _, tc := range []struct {
+			policy           policystore.Policy
+			restarted, freed string
+		}{{strict40, "2/3", "2/3"}, {bestEffort40, "3/3", "2/3"}} {
+			w := newWorld(t, tc.policy)
+			w.addNodes(10, spot, "m1")
+			w.addNodes(10, nil, "o1")
+			ofSet, onVolume := controlledBy("db"), func(pod *v1.Pod) { pod.Spec.NodeSelector = spot }
+			w.SetWorkloadSize("db", 5)
+			defer w.RemoveWorkload("db")
+			w.run(3, ofSet, onNode("o1"))
+			db := w.run(2, ofSet, onNode("m1"), onVolume)
+			w.requireSplit("2/3")
+
+			w.SetWorkloadSize("db", 6)
+			w.remove(db[0])
+			newer := w.run(1, ofSet)
+			w.requireSplit("2/3") // the newer pod is in the target group
+			w.run(1, ofSet, onVolume)
+			w.requireSplit(tc.restarted)
+			w.remove(newer...)
+			w.schedule()
+			w.bind()
+			w.requireSplit(tc.freed)
+		}
+	})
+
 	for end, fromTarget := range map[string]int{"4/1": 0, "0/5": 4, "2/3": 2} {
 		t.Run("D2 a scale-in to "+end+" shows, and is repaired by the next scale-out", func(t *testing.T) {
 			w := fourOfTen(t, strict40)

@@ -57,6 +57,10 @@ func (s *Store) Compare(cluster Cluster) []string {
 			}
 			twin.gated = twin.gated && p.gated // as the reservation has shown
 			fresh.state.settle(twin)
+			if n := p.placed; n != nil && !n.known && n.labelsFor(p) != nil && nameOf(twin.placed) == n.name {
+				twin.placed.lookedLike(twin, n.labelsFor(p).toMap())
+				fresh.state.settle(twin)
+			}
 		}
 	}
 	for uid := range fresh.state.pods {

@@ -27,6 +27,14 @@ func TestCompareFindsEachDrift(t *testing.T) {
 			assert.NoError(w.t, w.AssumePod(pod, newNode("o1", nil)))
 			c.Pods = append(c.Pods, pod)
 		}, nil},
+		{"what a scheduling cycle saw of a node that is not known is none", func(w *world, c *policystore.Cluster) {
+			pods := w.create(2)
+			for _, pod := range pods {
+				assert.NoError(w.t, w.AssumePod(w.pods[pod], newNode("o2", nil)))
+			}
+			w.update(onNode("o2"), pods[1])
+			c.Pods = append(c.Pods, w.pods[pods[0]], w.pods[pods[1]])
+		}, nil},
 		{"gates that a reservation has shown to be gone are none", func(w *world, c *policystore.Cluster) {
 			pod := w.pods[w.create(1, gated)[0]]
 			assert.NoError(w.t, w.AssumePod(newPod(pod.Name), newNode("o1", nil)))

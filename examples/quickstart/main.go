@@ -46,6 +46,7 @@ type options struct {
 	replicas       int
 	spot, onDemand int
 	keep           bool
+	svgFile        string
 }
 
 func main() {
@@ -109,7 +110,14 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		return nil
 	})
 	flags.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end and print its KUBECONFIG, until Ctrl-C")
+	flags.StringVar(&o.svgFile, "svg", "", "draw a picture into `FILE`: how many pods are in each group over time, "+
+		"beside the same steps with the stock scheduler and a topology spread constraint")
 	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.keep && o.svgFile != "" {
+		err := errors.New("--keep and --svg: write one of them")
+		fmt.Fprintln(stderr, err)
 		return o, err
 	}
 	if flags.NArg() > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,14 +35,19 @@ const (
 type demonstration struct {
 	*controlplane.ControlPlane
 	*subject
-	out       io.Writer
+	out io.Writer
+	// stock: the policy is there, but a stock scheduler with a topology spread constraint takes its place.
+	stock     bool
+	recorder  *recorder // nil unless it is wanted
 	scheduler *controlplane.Scheduler
 	replicas  int
 	last      *count
+	// relabelled is the node that changes group; chosen if it is empty.
+	relabelled string
 }
 
 // demonstrate runs all steps. The error says what is off in the end, or what went wrong.
-func demonstrate(ctx context.Context, o options, out io.Writer) (err error) {
+func demonstrate(ctx context.Context, o options, out io.Writer) error {
 	file, err := o.readPolicy()
 	if err != nil {
 		return err
@@ -50,16 +56,43 @@ func demonstrate(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	d := &demonstration{subject: subject, out: out}
+	if o.svgFile == "" {
+		return d.perform(ctx, o)
+	}
+	d.recorder = newRecorder("Placement policy " + subject.policy.Name)
+	if err := d.perform(ctx, o); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\nThe same steps once more, with the stock scheduler and a topology spread constraint\n\n")
+	stock := &demonstration{subject: subject, out: out, stock: true, relabelled: d.relabelled}
+	stock.recorder = newRecorder("Stock scheduler, topology spread over the groups")
+	if err := stock.perform(ctx, o); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Writing %s\n", o.svgFile)
+	return writeChart(o.svgFile, d.recorder.recorded(), stock.recorder.recorded())
+}
+
+// perform runs all steps on a control plane of their own.
+func (d *demonstration) perform(ctx context.Context, o options) (err error) {
+	out := d.out
 	fmt.Fprintln(out, "Starting a control plane on this machine")
 	cp, err := controlplane.Start(ctx, controlplane.Options{Progress: out})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cp.Stop()) }()
-
-	d := &demonstration{ControlPlane: cp, subject: subject, out: out}
+	d.ControlPlane = cp
 	if err := d.setUp(ctx, o.spot, o.onDemand); err != nil {
 		return err
+	}
+	if d.recorder != nil {
+		recording, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if err := d.recorder.start(recording, cp, d.policy.NamespacedName); err != nil {
+			return err
+		}
 	}
 	medium, large := o.replicas*5/2, o.replicas*4
 	steps := []struct {
@@ -75,11 +108,17 @@ func demonstrate(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	for i, step := range steps {
 		fmt.Fprintf(out, "\nStep %d of %d: %s\n", i+1, len(steps), step.title)
+		d.recorder.step(step.title)
 		if err := d.run(ctx, step.do); err != nil {
 			return err
 		}
+		d.recorder.rest(ctx)
 	}
 	verdict := d.last.verdict()
+	if d.stock {
+		fmt.Fprintln(out, cmp.Or(verdict, errors.New("exact, by chance")))
+		return nil
+	}
 	if verdict == nil {
 		fmt.Fprintf(out, "\nThe share of the pods in the target group is what the policy says.\n")
 	}
@@ -119,10 +158,16 @@ func (d *demonstration) setUp(ctx context.Context, spot, onDemand int) error {
 	return d.startScheduler(ctx)
 }
 
+// stockConfig is the configuration of a scheduler as it comes.
+const stockConfig = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}"
+
 func (d *demonstration) startScheduler(ctx context.Context) error {
 	config, err := examples.Files.ReadFile("scheduler/config.yaml")
 	if err != nil {
 		return err
+	}
+	if d.stock {
+		config = []byte(stockConfig)
 	}
 	kubeconfig, err := d.ServiceAccountKubeconfig(ctx, "kube-system", "placement-policy-scheduler")
 	if err != nil {
@@ -148,6 +193,9 @@ func (d *demonstration) run(ctx context.Context, do func(context.Context) error)
 		return err
 	}
 	d.last.print(d.out)
+	if d.stock {
+		return nil
+	}
 	counts, err := d.schedulerCounts(ctx)
 	if err != nil {
 		return err
@@ -176,6 +224,9 @@ func (d *demonstration) waitForRest(ctx context.Context) error {
 		}
 		if d.last, err = d.count(ctx); err != nil || d.last.Qualifying != d.replicas {
 			return false, err
+		}
+		if d.stock {
+			return true, nil
 		}
 		counts, err := d.schedulerCounts(ctx)
 		return counts.managed == d.last.Managed && counts.other == d.last.Other, err
@@ -218,7 +269,11 @@ func (d *demonstration) pendingReasons(ctx context.Context) string {
 
 func (d *demonstration) create(ctx context.Context, replicas int) error {
 	d.replicas = replicas
-	_, err := d.Client().AppsV1().Deployments(d.policy.Namespace).Create(ctx, d.deployment(replicas), metav1.CreateOptions{})
+	deployment := d.deployment(replicas)
+	if d.stock {
+		deployment.Spec.Template.Spec.TopologySpreadConstraints = d.spread()
+	}
+	_, err := d.Client().AppsV1().Deployments(d.policy.Namespace).Create(ctx, deployment, metav1.CreateOptions{})
 	return err
 }
 
@@ -277,15 +332,25 @@ func (d *demonstration) relabel(ctx context.Context, finally int) error {
 				labels[key] = nil
 			}
 		}
-		if node.pods == 0 || len(labels) == 0 || nodesIn[node.group] == 1 || managed > target || other > finally-target {
+		possible := node.pods > 0 && len(labels) > 0 && nodesIn[node.group] > 1 &&
+			managed <= target && other <= finally-target
+		if d.relabelled != "" {
+			possible = d.relabelled == node.name
+		}
+		if !possible {
 			continue
+		}
+		d.relabelled = node.name
+		if labels[groupLabel] = spotGroup; spot {
+			labels[groupLabel] = onDemandGroup
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 		if err != nil {
 			return err
 		}
 		_, err = d.Client().CoreV1().Nodes().Patch(ctx, node.name, types.MergePatchType, patch, metav1.PatchOptions{})
-		fmt.Fprintf(d.out, "  node %s leaves the %s group with its %d pods\n", node.name, d.last.policy.GroupName(node.group), node.pods)
+		group := d.last.policy.GroupName(node.group)
+		fmt.Fprintf(d.out, "  node %s leaves the %s group with its %d pods\n", node.name, group, node.pods)
 		return err
 	}
 	fmt.Fprintln(d.out, "  left out: with no node could the ratio be exact again in the end")
@@ -314,6 +379,7 @@ func (d *demonstration) scaleAndKill(ctx context.Context, replicas int) error {
 		}
 	}
 	d.scheduler.Kill()
+	d.recorder.mark("kill")
 	count, err := d.count(ctx)
 	if err != nil {
 		return err

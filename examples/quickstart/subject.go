@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -106,13 +107,35 @@ func (s *subject) deployment(replicas int) *appsv1.Deployment {
 	}
 }
 
+// spread spreads the pods of each revision over the two kinds of nodes.
+func (s *subject) spread() []v1.TopologySpreadConstraint {
+	return []v1.TopologySpreadConstraint{{
+		MaxSkew:           1,
+		TopologyKey:       groupLabel,
+		WhenUnsatisfiable: v1.DoNotSchedule,
+		LabelSelector:     &metav1.LabelSelector{MatchLabels: s.podLabels},
+		MatchLabelKeys:    []string{appsv1.DefaultDeploymentUniqueLabelKey},
+	}}
+}
+
+// groupLabel tells the two kinds of nodes apart for what cannot tell that a label is missing.
+const (
+	groupLabel    = "quickstart/group"
+	spotGroup     = "spot"
+	onDemandGroup = "on-demand"
+)
+
 func (s *subject) nodes(spot, onDemand int) []*v1.Node {
 	var nodes []*v1.Node
-	for i := range spot {
-		nodes = append(nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("spot-%d", i+1), Labels: s.spotLabels}})
+	add := func(group string, n int, extra map[string]string) {
+		for i := range n {
+			labels := map[string]string{groupLabel: group}
+			maps.Copy(labels, extra)
+			name := fmt.Sprintf("%s-%d", group, i+1)
+			nodes = append(nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		}
 	}
-	for i := range onDemand {
-		nodes = append(nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("on-demand-%d", i+1)}})
-	}
+	add(spotGroup, spot, s.spotLabels)
+	add(onDemandGroup, onDemand, nil)
 	return nodes
 }

@@ -59,26 +59,33 @@ func (r *Reporter) tellChanges(policy *unstructured.Unstructured, before, now []
 		}
 		switch {
 		case c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionFalse:
-			r.event(policy, ReasonInvalid, "Validating", invalidNote(c.Message))
+			r.tellInvalid(policy, c.Message)
+		case c.Type == v1alpha1.ConditionAccepted:
+			r.mended(policy)
 		case c.Type == v1alpha1.ConditionConflicted && c.Status == metav1.ConditionTrue:
 			r.event(policy, ReasonConflicted, "Governing", c.Message)
 		}
 	}
 }
 
-// tellInvalid records, once, the event on an invalid policy whose status may not be written.
-func (r *Reporter) tellInvalid(policy *unstructured.Unstructured, invalid error) {
+// tellInvalid records the event on an invalid policy, once for each reason.
+func (r *Reporter) tellInvalid(policy *unstructured.Unstructured, reason string) {
+	note := cut("it governs no pods until it is mended: "+reason, maxNote)
 	key := types.NamespacedName(cache.MetaObjectToName(policy))
 	r.mu.Lock()
-	known := r.told[key] == invalid.Error()
-	r.told[key] = invalid.Error()
+	known := r.told[key] == note
+	r.told[key] = note
 	r.mu.Unlock()
 	if !known {
-		r.event(policy, ReasonInvalid, "Validating", invalidNote(invalid.Error()))
+		r.event(policy, ReasonInvalid, "Validating", note)
 	}
 }
 
-func invalidNote(reason string) string { return "it governs no pods until it is mended: " + reason }
+func (r *Reporter) mended(policy *unstructured.Unstructured) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, types.NamespacedName(cache.MetaObjectToName(policy)))
+}
 
 func (r *Reporter) event(policy *unstructured.Unstructured, reason, action, note string) {
 	if r.Recorder != nil {

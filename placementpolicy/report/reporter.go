@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +80,7 @@ type Reporter struct {
 	changed sets.Set[types.NamespacedName]
 	// retryAt is when the status of a policy may be written again, after an attempt that has failed.
 	retryAt map[types.NamespacedName]time.Time
-	// told is the invalid spec, by what is wrong with it, that was told of although the status could not be written.
+	// told is what was last told to be wrong with a policy: the status may not be written.
 	told map[types.NamespacedName]string
 	// unfiltered has the policies that NotFiltered was called for, by UID.
 	unfiltered map[types.NamespacedName]types.UID
@@ -220,6 +221,9 @@ func (r *Reporter) failed(ctx context.Context, policy *unstructured.Unstructured
 	first := r.failures.NumRequeues(key) == 0
 	retry := r.failures.When(key)
 	refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	if answer := apierrors.APIStatus(nil); info.Err != nil && errors.As(err, &answer) {
+		refused = true // nothing can be applied to an object that does not fit its schema
+	}
 	switch {
 	case first && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
 		logger.V(2).Info("Policy was deleted while its status was written, as it seems", "err", err)
@@ -239,7 +243,7 @@ func (r *Reporter) failed(ctx context.Context, policy *unstructured.Unstructured
 		r.queue.AddAfter(key, retry)
 	}
 	if refused && info.Err != nil {
-		r.tellInvalid(policy, info.Err)
+		r.tellInvalid(policy, info.Err.Error())
 	}
 }
 
@@ -248,7 +252,6 @@ func (r *Reporter) succeeded(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.retryAt, key)
-	delete(r.told, key)
 }
 
 // forget drops what is known of a policy that is gone.
@@ -258,4 +261,5 @@ func (r *Reporter) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.unfiltered, key)
+	delete(r.told, key)
 }

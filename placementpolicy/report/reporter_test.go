@@ -254,7 +254,12 @@ func TestAPolicyThatIsGoneIsForgotten(t *testing.T) {
 
 func TestAnInvalidPolicyIsReportedOncePerChange(t *testing.T) {
 	const reported = "default/web-on-spot Warning Invalid Validating: it governs no pods until it is mended: "
-	for name, refused := range map[string]error{"status is written": nil, "status may not be written": forbidden} {
+	for name, refused := range map[string]error{
+		"status is written":         nil,
+		"status may not be written": forbidden,
+		// as by the API server to an object that does not fit its schema
+		"status cannot be written": apierrors.NewInternalError(errors.New("failed to create typed live object")),
+	} {
 		for _, schedules := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", schedules: ", schedules), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

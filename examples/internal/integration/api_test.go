@@ -5,9 +5,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
@@ -175,6 +177,49 @@ func TestDefinitions(t *testing.T) {
 	w.scale("web", 15)
 	w.requireSplit(mended, 9, 6)
 	w.requireSplit("web", 0, 0)
+}
+
+// TestDefinitionIsDeleted deletes the CustomResourceDefinition, and all policies with it, while the scheduler runs.
+func TestDefinitionIsDeleted(t *testing.T) {
+	t.Parallel()
+	c, err := startCluster(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Apply(t.Context(), []byte(v1alpha1.CRDManifest())))
+	w := newWorldIn(t, c)
+	w.startScheduler(schedulerOptions{})
+	w.addNodes("m1", cordoned)
+	w.addNodes("o1")
+	w.setPolicy("web", strict40)
+	w.deploy("web", 10)
+	w.requireCounts("web", 10, 0, 6)
+	w.requirePending("web", 4)
+
+	definitions := w.Dynamic().Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	name := v1alpha1.Resource().GroupResource().String()
+	require.NoError(t, definitions.Delete(w.ctx, name, metav1.DeleteOptions{}))
+	w.requireOn("o", 10) // pods that waited run as without a policy
+	counted, err := w.schedulerCounts()
+	require.NoError(t, err)
+	assert.Empty(t, counted)
+	w.deploy("more", 5)
+	w.requireOn("o", 15)
+	require.NoError(t, w.scheduler.Err())
+
+	w.eventually(func(c *assert.CollectT) { // while the old one is being deleted there cannot be another
+		_, err := definitions.Get(w.ctx, name, metav1.GetOptions{})
+		require.True(c, apierrors.IsNotFound(err))
+	})
+	require.NoError(t, c.Apply(t.Context(), []byte(v1alpha1.CRDManifest())))
+	w.patchNode("m1", "spec: {unschedulable: null}")
+	w.setPolicy("web", policySpec("Strict", "Must", "60%"))
+	w.scale("web", 25)
+	w.requireSplit("web", 15, 10)
+	w.requireStatus("web", metav1.ConditionTrue, v1alpha1.ReasonOnTarget, v1alpha1.PlacementPolicyStatus{
+		ObservedGeneration: 1, QualifyingPods: 25, ManagedPods: 15, OtherPods: 10, TargetPods: 15, Cohorts: 1,
+	})
+	require.NoError(t, w.scheduler.Err(), "it has run all the time")
 }
 
 // laxDefinition is the CustomResourceDefinition with a schema that takes everything.

@@ -47,6 +47,9 @@ func TestIndex(t *testing.T) {
 		break // the sequence may be left early
 	}
 
+	assert.NotContains(t, x.rest.keys(), "has app", "tried only for label sets with the key")
+	assert.ElementsMatch(t, []string{"all", "no app", "not web"}, x.rest.keys())
+
 	assert.True(t, x.Delete("replaced"))
 	assert.False(t, x.Delete("replaced"), "it is gone")
 }
@@ -89,7 +92,7 @@ func FuzzIndex(f *testing.F) {
 			return []string{key, "!" + key, key + "=", key + "=x", key + " in (,x)", key + " notin (,x)"}[next(6)]
 		}
 
-		var x Index[int]
+		x := Index[int]{Order: func(a, b int) int { return b - a }}
 		plain := map[int]Selector{}
 		for len(data) > 0 {
 			key := next(8)
@@ -113,7 +116,8 @@ func FuzzIndex(f *testing.F) {
 						want = append(want, key)
 					}
 				}
-				require.Equalf(t, want, slices.Sorted(x.Matching(set)), "%v with %v", set, plain)
+				slices.Reverse(want)
+				require.Equalf(t, want, slices.Collect(x.Matching(set)), "%v with %v", set, plain)
 			}
 		}
 
@@ -123,7 +127,31 @@ func FuzzIndex(f *testing.F) {
 		require.Empty(t, x.entries)
 		require.Empty(t, x.buckets)
 		require.Empty(t, x.rest)
+		require.Zero(t, x.keyed)
 	})
+}
+
+func (b bucket[K]) keys() (keys []K) {
+	for _, e := range b {
+		keys = append(keys, e.key)
+	}
+	return keys
+}
+
+// Who wants the first keys alone must not pay for those behind them.
+func TestIndexYieldsTheFirstKeysWithoutALookAtTheOthers(t *testing.T) {
+	looked := 0
+	x := Index[int]{Order: func(a, b int) int { looked++; return a - b }}
+	for i := range 1000 {
+		x.Set(i, compile(t, parse(t, []string{"", "app=web", "app"}[i%3])))
+	}
+	looked = 0
+	for key := range x.Matching(labels.Set{"app": "web"}) {
+		if key == 7 {
+			break
+		}
+	}
+	assert.Less(t, looked, 50)
 }
 
 func compile(t *testing.T, s *metav1.LabelSelector) Selector {

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Selector is a compiled label selector. It is immutable and safe for concurrent use.
-// The zero value matches nothing.
+// Selector is a compiled label selector. It is immutable and safe for concurrent use. The zero value matches nothing.
+// Selectors are not comparable; those with the same String match the same labels.
 type Selector struct {
+	_        [0]func() // lets the compiler refuse ==, which would panic
 	compiled labels.Selector
 	text     string
 }
@@ -30,14 +31,22 @@ func Compile(s *metav1.LabelSelector) (Selector, error) {
 	return Selector{compiled: compiled, text: compiled.String()}, nil
 }
 
-// Matches reports whether the selector matches the labels.
+// Matches reports whether the selector matches the labels; nil stands for none.
 func (s Selector) Matches(l labels.Labels) bool {
+	if l == nil {
+		l = labels.Set(nil)
+	}
 	return s.compiled != nil && s.compiled.Matches(l)
 }
 
-// String returns the selector in the notation of kubectl's --selector flag. It is empty for one that matches everything, and for
-// one that matches nothing.
-func (s Selector) String() string { return s.text }
+// String returns the selector in the notation of kubectl's --selector flag: empty for one that matches everything. For one
+// that matches nothing, which that notation does not know, it is "(nothing)".
+func (s Selector) String() string {
+	if s.text == "" && (s.compiled == nil || !s.compiled.Empty()) {
+		return "(nothing)"
+	}
+	return s.text
+}
 
 // Example makes up labels that the selector matches, for simulations and tests. ok is false if it finds none: it does
 // not look for values that several requirements on one key leave.
@@ -59,10 +68,13 @@ func (s Selector) Example() (set labels.Set, ok bool) {
 	return set, s.Matches(set)
 }
 
-// pair is one label: a key with its value.
-type pair struct{ key, value string }
+// pair is one label: a key with its value, or with any value.
+type pair struct {
+	key, value string
+	anyValue   bool
+}
 
-// alternatives returns, for each requirement that only labels with certain values can meet, those
+// alternatives returns, for each requirement that only certain labels can meet, those
 // labels: a label set that the selector matches holds exactly one pair of each alternative.
 // selectable is false if the selector matches nothing at all.
 func (s Selector) alternatives() (alternatives [][]pair, selectable bool) {
@@ -75,9 +87,11 @@ func (s Selector) alternatives() (alternatives [][]pair, selectable bool) {
 		case selection.Equals, selection.DoubleEquals, selection.In:
 			var pairs []pair
 			for value := range r.Values() {
-				pairs = append(pairs, pair{r.Key(), value})
+				pairs = append(pairs, pair{key: r.Key(), value: value})
 			}
 			alternatives = append(alternatives, pairs)
+		case selection.Exists:
+			alternatives = append(alternatives, []pair{{key: r.Key(), anyValue: true}})
 		}
 	}
 	return alternatives, selectable

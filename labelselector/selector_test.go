@@ -1,6 +1,7 @@
 package labelselector
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,6 +47,20 @@ func TestCompile(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestNilStandsForNoLabels(t *testing.T) {
+	assert.False(t, compile(t, parse(t, "app")).Matches(nil))
+	assert.True(t, compile(t, parse(t, "!app")).Matches(nil))
+	assert.False(t, Selector{}.Matches(nil))
+}
+
+func TestSelectorsWithTheSameTextMatchTheSame(t *testing.T) {
+	assert.Equal(t, "app=web,tier in (a,b)", compile(t, parse(t, "tier in (b,a),app=web")).String())
+	assert.Empty(t, compile(t, &metav1.LabelSelector{}).String())
+	assert.Equal(t, "(nothing)", compile(t, nil).String())
+	assert.Equal(t, "(nothing)", Selector{}.String())
+	assert.False(t, reflect.TypeFor[Selector]().Comparable(), "== would compile and then panic")
 }
 
 func TestCompileRefuses(t *testing.T) {

@@ -18,7 +18,8 @@ type PolicyInfo struct {
 	Err error
 	// Cohorts are the cohorts with at least one qualifying pod, in the order of their labels.
 	Cohorts []Cohort
-	// OverruledBy has how many pods the policy selects, but another one governs, active or not, by that other policy.
+	// OverruledBy has how many pods the policy selects, but another one governs, active or not, by that other policy. Of
+	// more than eight policies that select a pod, the first eight count it, in the order in which they would govern it.
 	OverruledBy map[types.NamespacedName]int
 
 	spec *compiledPolicy

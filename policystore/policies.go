@@ -29,12 +29,16 @@ type namespace struct {
 	labelSets map[flatLabels]*labelSet
 }
 
+// maxSelectedBy bounds what a pod costs where very many policies select it. A policy that comes after so many others is not
+// told how many pods these govern.
+const maxSelectedBy = 8
+
 // labelSet is a set of labels that at least one pod has. Pods that agree on their labels share one, so that what
 // follows from labels is worked out once: the pods of a ReplicaSet, however many, have one labelSet.
 type labelSet struct {
 	namespace *namespace
 	labels    flatLabels
-	// selectedBy are the policies that select the pods, the governing one first.
+	// selectedBy are the policies that select the pods, the governing one first; the first maxSelectedBy of them.
 	selectedBy []*policy
 	// cohortLabels tell the cohorts of the governing policy apart.
 	cohortLabels flatLabels
@@ -86,15 +90,19 @@ func (s *state) regroup(pol *policy) {
 	}
 	for _, l := range ns.labelSets {
 		selected, selects := slices.Contains(l.selectedBy, pol), pol.spec != nil && pol.spec.podSelector.Matches(&l.labels)
-		if !selected && !selects {
+		full := len(l.selectedBy) == maxSelectedBy
+		if !selected && (!selects || full && comparePolicies(l.selectedBy[maxSelectedBy-1], pol) < 0) {
 			continue
 		}
 		was := l.governing()
 		s.countOverruled(l, -len(l.pods))
 		l.selectedBy = slices.DeleteFunc(l.selectedBy, func(o *policy) bool { return o == pol })
-		if selects {
+		if selected && full { // those that come after them may follow
+			l.selectedBy = ns.selecting(l.labels.toMap())
+		} else if selects {
 			i, _ := slices.BinarySearchFunc(l.selectedBy, pol, comparePolicies)
 			l.selectedBy = slices.Insert(l.selectedBy, i, pol)
+			l.selectedBy = slices.Delete(l.selectedBy, min(maxSelectedBy, len(l.selectedBy)), len(l.selectedBy))
 		}
 		s.countOverruled(l, +len(l.pods))
 		if was == pol || l.governing() == pol {
@@ -130,7 +138,11 @@ func (l *labelSet) setCohortLabels() {
 func (s *state) namespaceFor(name string) *namespace {
 	ns := s.namespaces[name]
 	if ns == nil {
-		ns = &namespace{name: name, labelSets: map[flatLabels]*labelSet{}}
+		ns = &namespace{
+			name:      name,
+			index:     labelselector.Index[*policy]{Order: comparePolicies},
+			labelSets: map[flatLabels]*labelSet{},
+		}
 		s.namespaces[name] = ns
 	}
 	return ns
@@ -150,12 +162,22 @@ func (s *state) labelSetFor(obj *v1.Pod) *labelSet {
 		l = &labelSet{
 			namespace:  ns,
 			labels:     labels,
-			selectedBy: slices.SortedFunc(ns.index.Matching(obj.Labels), comparePolicies),
+			selectedBy: ns.selecting(obj.Labels),
 		}
 		l.setCohortLabels()
 		ns.labelSets[labels] = l
 	}
 	return l
+}
+
+// selecting returns the policies that select pods with the labels, the first maxSelectedBy of them.
+func (ns *namespace) selecting(labels map[string]string) (policies []*policy) {
+	for pol := range ns.index.Matching(labels) {
+		if policies = append(policies, pol); len(policies) == maxSelectedBy {
+			break
+		}
+	}
+	return policies
 }
 
 // setLabelSet lists the pod under the label set, which nil takes away. It leaves the contribution to settle.
@@ -190,11 +212,8 @@ func (s *state) selecting(obj *v1.Pod) *policy {
 	if ns == nil {
 		return nil
 	}
-	var best *policy
 	for pol := range ns.index.Matching(obj.Labels) {
-		if best == nil || comparePolicies(pol, best) < 0 {
-			best = pol
-		}
+		return pol
 	}
-	return best
+	return nil
 }

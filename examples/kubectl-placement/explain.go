@@ -19,9 +19,10 @@ type Explanation struct {
 	// Node is where it is, and Group the group in which it counts there; left out if there is none.
 	Node  string `json:"node,omitempty"`
 	Group string `json:"group,omitempty"`
-	// Policy is the policy that governs it; left out if none does.
-	Policy string `json:"policy,omitempty"`
-	// NotCounted says why it does not count in a cohort of the policy; left out if it does.
+	// Policy is the policy that governs it; left out if none does, as NotGoverned then explains.
+	Policy      string `json:"policy,omitempty"`
+	NotGoverned string `json:"notGoverned,omitempty"`
+	// NotCounted says why it would not count in any policy's cohort; left out if it would.
 	NotCounted string `json:"notCounted,omitempty"`
 	// Cohort is the one in which it counts; left out if it counts in none.
 	Cohort *Cohort `json:"cohort,omitempty"`
@@ -63,25 +64,22 @@ func explain(w *world, namespace, name string) (Explanation, error) {
 		return Explanation{}, err
 	}
 	s := newSurvey(w)
-	e := Explanation{Pod: keyOf(pod).String(), Node: pod.Spec.NodeName, Choices: []Choice{}, Policies: []Relation{}}
-	d, governed := s.Decide(pod)
-	for _, info := range s.policies {
-		if info.Policy.Namespace == pod.Namespace {
-			e.Policies = append(e.Policies, relation(s, info, pod))
+	info, _ := s.Pod(pod)
+	e := Explanation{
+		Pod: keyOf(pod).String(), Node: pod.Spec.NodeName, Group: info.GroupName, NotGoverned: info.NotGoverned,
+		NotCounted: info.NotActive, Waiting: whyWaiting(pod), Choices: []Choice{}, Policies: []Relation{},
+	}
+	for _, policy := range s.policies {
+		if policy.Policy.Namespace == pod.Namespace {
+			e.Policies = append(e.Policies, relation(s, policy, pod))
 		}
 	}
-	e.Waiting = whyWaiting(pod)
+	d, governed := s.Decide(pod)
 	if !governed {
 		return e, nil
 	}
 	e.Policy = d.Policy.String()
 	e.Cohort = s.cohort(pod)
-	if e.Cohort == nil {
-		e.NotCounted = whyNotCounted(pod)
-	}
-	if node := s.node(pod.Spec.NodeName); node != nil && e.Cohort != nil {
-		e.Group = d.GroupName(d.GroupOf(node.Labels))
-	}
 	for g := range d.Groups() {
 		c := Choice{
 			Group:       d.GroupName(g),

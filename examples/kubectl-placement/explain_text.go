@@ -20,16 +20,16 @@ func (e Explanation) text(out *tables) {
 		where += fmt.Sprintf(", in group %s", e.Group)
 	}
 	fmt.Fprintf(w, "Pod:\t%s, %s\n", e.Pod, where)
-	fmt.Fprintf(w, "Policy:\t%s\n", cmp.Or(e.Policy, "none governs it"))
+	fmt.Fprintf(w, "Policy:\t%s\n", cmp.Or(e.Policy, "none: "+e.NotGoverned))
 	if c := e.Cohort; c != nil {
 		fmt.Fprintf(w, "Cohort:\t%s\n", cmp.Or(c.name(), "all pods of the policy"))
 		fmt.Fprintf(w, "Pods of:\t%s\n", out.workloads(c.Workloads))
 		fmt.Fprintf(w, "Counts:\t%s qualify: %s, %d pending\n", c.qualifying(), c.Now, c.Now.PendingPods)
 	}
-	if e.NotCounted != "" {
+	if e.Policy != "" && e.NotCounted != "" {
 		fmt.Fprintf(w, "Counts:\tno, since %s\n", e.NotCounted)
 	}
-	if e.NotCounted == "" && len(e.Waiting) > 0 {
+	if len(e.Waiting) > 0 {
 		fmt.Fprintf(w, "Waits:\t%s\n", strings.Join(e.Waiting, "\n\t"))
 	}
 	w.Flush()

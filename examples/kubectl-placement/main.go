@@ -64,7 +64,12 @@ It reads the cluster of your kubeconfig, or a dump of one:
 All of kubectl's flags that choose a cluster and a user work here too.
 
 It writes nothing, and needs only the right to list: pods, placementpolicies, replicasets, statefulsets and
-replicationcontrollers in the namespaces that it is asked about, and nodes.`,
+replicationcontrollers in the namespaces that it is asked about, and nodes.
+
+For completion, put an executable kubectl_complete-placement into the PATH:
+
+  #!/bin/sh
+  exec kubectl placement __complete "$@"`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl placement"},
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -318,3 +318,14 @@ func call(args, stdin string) (exit int, stdout, stderr string) {
 	exit = run(strings.Fields(args), streams)
 	return exit, out.String(), err.String()
 }
+
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"__complete status --output j": "json\n",
+		"__complete explain p":         "pod\n",
+	} {
+		exit, stdout, _ := call(args, "")
+		assert.Equal(t, succeeded, exit)
+		assert.Contains(t, stdout, want)
+	}
+}

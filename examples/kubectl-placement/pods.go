@@ -10,23 +10,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// whyNotCounted says why a pod does not count in any cohort; nothing if it does.
-func whyNotCounted(pod *v1.Pod) string {
-	switch {
-	case pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
-		return "it is finished"
-	case pod.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case len(pod.Spec.SchedulingGates) > 0:
-		var gates []string
-		for _, gate := range pod.Spec.SchedulingGates {
-			gates = append(gates, gate.Name)
-		}
-		return "scheduling gates hold it: " + strings.Join(gates, ", ")
-	}
-	return ""
-}
-
 // schedulerSays tells why a pod is pending, in the words of its scheduler.
 func schedulerSays(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
@@ -59,13 +42,17 @@ func whyNotOn(node *v1.Node, pod *v1.Pod) string {
 	return ""
 }
 
-// whyWaiting says why a pod is pending; nothing if it is not.
+// whyWaiting says why a pod is pending; nothing if it is not, or if it has ended.
 func whyWaiting(pod *v1.Pod) []string {
-	if pod.Spec.NodeName != "" {
+	switch {
+	case pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
 		return nil
-	}
-	if why := whyNotCounted(pod); why != "" {
-		return []string{why}
+	case len(pod.Spec.SchedulingGates) > 0:
+		var gates []string
+		for _, gate := range pod.Spec.SchedulingGates {
+			gates = append(gates, gate.Name)
+		}
+		return []string{"held by scheduling gates: " + strings.Join(gates, ", ")}
 	}
 	reasons := []string{schedulerSays(pod)}
 	if node := pod.Status.NominatedNodeName; node != "" {

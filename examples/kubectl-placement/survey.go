@@ -55,7 +55,9 @@ func workloadOf(pod *v1.Pod) Workload {
 }
 
 // sameAs reports whether both are of the same object, with however many pods.
-func (w Workload) sameAs(o Workload) bool { return w.Namespace == o.Namespace && w.Workload == o.Workload }
+func (w Workload) sameAs(o Workload) bool {
+	return w.Namespace == o.Namespace && w.Workload == o.Workload
+}
 
 // survey is a world in the eyes of a store: what it knows of the policies, and the cohort of each pod that counts.
 type survey struct {

@@ -65,6 +65,17 @@ func TestGolden(t *testing.T) {
 			"whatif -f " + must + " --replicas 1 --set policy.action=MustNot --set policy.targetSize= -o json",
 			succeeded,
 		},
+		{"groups.txt", "whatif -f ../policies/three-pools.yaml --nodes zone-a=3,zone-b=0,elsewhere=2", offTarget},
+		{"groups.json", "whatif -f ../policies/max.yaml --replicas 4 -o json", succeeded},
+		{
+			"groups-change.txt",
+			"whatif -f ../policies/base-and-percentage.yaml --replicas 6 --set groups=[{\"name\":\"all\"}]",
+			succeeded,
+		},
+		{"plan.txt", "whatif --plan -f ../policies/base-and-percentage.yaml", succeeded},
+		{"plan-two-groups.txt", "whatif --plan -f " + must, succeeded},
+		{"plan-change.txt", "whatif --plan -f " + must + " --set policy.targetSize=3", succeeded},
+		{"plan.json", "whatif --plan -f ../policies/max.yaml -o json", succeeded},
 		{"dump.txt", "whatif --from " + dump, offTarget},
 		{"dump-namespace.txt", "whatif --from " + dump + " --namespace shop", offTarget},
 		{"dump.json", "whatif --from " + dump + " -o json", offTarget},
@@ -227,9 +238,13 @@ func TestBadInput(t *testing.T) {
 			args: "whatif -f -",
 			stdin: policy +
 				"{podSelector: {}, nodeSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: " +
-				"NotIn, values: ['true']}]}}}",
-			err: "--nodes: labels of selected: found none that the selector a,a notin (true) matches: write them, as " +
+				"DoesNotExist}]}}}",
+			err: "--nodes: labels of selected: found none that a node of group target may have: write them, as " +
 				"in selected[key=value]=1",
+		},
+		"a kind of nodes that is no group": {
+			args: "whatif -f ../policies/three-pools.yaml --nodes zone-c=1",
+			err:  "--nodes: labels of zone-c: no group has this name: write them, as in zone-c[key=value]=1",
 		},
 		"no labels for pods": {
 			args: "whatif -f -",
@@ -303,7 +318,7 @@ func TestHelp(t *testing.T) {
 
 	t.Chdir("../..") // where users are
 	examples := regexp.MustCompile(`(?m)^  kubectl placement (whatif -f .*)$`).FindAllStringSubmatch(help, -1)
-	require.Len(t, examples, 3)
+	require.Len(t, examples, 4)
 	for _, example := range examples {
 		exit, _, stderr := call(example[1], "")
 		assert.NotEqual(t, failed, exit, example[1])

@@ -4,22 +4,34 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/placement-policy/scheduler-plugin/labelselector"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/makeup"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 // kindPattern is one kind of nodes: its name, its labels if they are given, and how many there are.
 var kindPattern = regexp.MustCompile(`^([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(\[[^\]]*\])?=([0-9]{1,5})(?:,|$)`)
 
-// addNodes makes up nodes, such as spot=3,od=5: the nodes of the first kind have labels that the selector matches, the
-// others none; unless their labels are given, as in od[zone=a]=5.
-func (w *world) addNodes(kinds string, selector *metav1.LabelSelector) error {
+// oneOfEachKind asks addNodes for a node of each group.
+func oneOfEachKind(policy policystore.PolicyInfo) string {
+	if len(policy.Policy.Groups) == 0 {
+		return "selected=1,rest=1"
+	}
+	var kinds []string
+	for g := range policy.Groups() {
+		kinds = append(kinds, policy.GroupName(g)+"=1")
+	}
+	return strings.Join(kinds, ",")
+}
+
+// addNodes makes up nodes, such as spot=3,od=5, that are in the groups of the policy.
+func (w *world) addNodes(kinds string, policy policystore.PolicyInfo) error {
 	for rest := kinds; rest != ""; {
 		m := kindPattern.FindStringSubmatch(rest)
 		if m == nil {
@@ -32,8 +44,8 @@ func (w *world) addNodes(kinds string, selector *metav1.LabelSelector) error {
 		var err error
 		if given != "" {
 			made, err = labels.ConvertSelectorToLabelsMap(given[1 : len(given)-1])
-		} else if rest == kinds { // the first one
-			made, err = labelsFor(selector)
+		} else {
+			made, err = labelsOfKind(kind, rest == kinds, policy)
 		}
 		if err != nil {
 			return fmt.Errorf("--nodes: labels of %s: %w: write them, as in %s[key=value]=%d", kind, err, kind, n)
@@ -49,6 +61,28 @@ func (w *world) addNodes(kinds string, selector *metav1.LabelSelector) error {
 	return nil
 }
 
+// labelsOfKind makes up the labels for a kind of nodes: one that is named like a group is in it. Where the policy has a
+// nodeSelector for two groups, this matches the first kind and no other.
+func labelsOfKind(kind string, first bool, policy policystore.PolicyInfo) (map[string]string, error) {
+	for g := range policy.Groups() {
+		if policy.GroupName(g) == kind {
+			return makeup.NodeLabels(policy, g)
+		}
+	}
+	if len(policy.Policy.Groups) > 0 {
+		return nil, fmt.Errorf("no group has this name")
+	}
+	group := policystore.Other
+	if first == (policy.Policy.Action == policystore.Must) {
+		group = policystore.Target
+	}
+	made, err := makeup.NodeLabels(policy, group)
+	if err != nil && !first {
+		return nil, nil // the selector matches all nodes
+	}
+	return made, err
+}
+
 // numbered returns n names, all of the same length so that their order is that of their numbers.
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
@@ -56,19 +90,6 @@ func numbered(prefix string, n int) []string {
 		names[i] = fmt.Sprintf("%s-%0*d", prefix, len(strconv.Itoa(n)), i+1)
 	}
 	return names
-}
-
-// labelsFor makes up labels that the selector matches.
-func labelsFor(selector *metav1.LabelSelector) (map[string]string, error) {
-	compiled, err := labelselector.Compile(selector)
-	if err != nil {
-		return nil, err
-	}
-	made, ok := compiled.Example()
-	if !ok {
-		return nil, fmt.Errorf("found none that the selector %s matches", compiled)
-	}
-	return made, nil
 }
 
 // addPods makes up n pending pods for a policy: copies of the newest pod that it governs, or pods of a ReplicaSet "new"
@@ -82,7 +103,7 @@ func (w *world) addPods(n int, policy policystore.Policy) error {
 		}
 	}
 	if pattern == nil {
-		made, err := labelsFor(policy.PodSelector)
+		made, err := makeup.PodLabels(policy.PodSelector)
 		if err != nil {
 			return fmt.Errorf("--replicas: labels of the pods: %w: write a simpler podSelector", err)
 		}

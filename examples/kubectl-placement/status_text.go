@@ -19,7 +19,7 @@ func (s Status) text(out *tables) {
 		line := row(p.Policy.Policy, p.rule(), p.Pods.QualifyingPods, p.Pods, p.Pods.PendingPods,
 			verdict(p.OnTarget, p.Pods))
 		if out.wide {
-			line += "\t" + row(selector(p.Spec.PodSelector), selector(p.Spec.NodeSelector), out.nodes(p.Groups))
+			line += "\t" + row(selector(p.Spec.PodSelector), p.nodes(), out.nodes(p.Groups))
 		}
 		policies = append(policies, line)
 		for _, c := range p.Cohorts {

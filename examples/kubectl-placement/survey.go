@@ -140,6 +140,9 @@ func newPolicy(info policystore.PolicyInfo, nodes []*v1.Node) Policy {
 			TargetSize: info.Policy.TargetSize,
 		},
 	}
+	for _, g := range info.Policy.Groups {
+		p.Spec.Groups = append(p.Spec.Groups, v1alpha1.Group(g))
+	}
 	p.Groups = groupsOf(info, nodes)
 	return p
 }

@@ -109,12 +109,6 @@ func (t *tables) workloads(list []Workload) string {
 
 func (w Workload) name() string { return cmp.Or(w.Workload, "no workload") }
 
-// rule is the policy in a few words.
-func (p Policy) rule() string {
-	s := p.Spec
-	return fmt.Sprintf("%s, %s %s, weight %d", s.EnforcementMode, s.Policy.Action, s.Policy.TargetSize, s.Weight)
-}
-
 func (c Cohort) name() string { return labels.Set(c.Labels).String() }
 
 // qualifying is how many pods qualify, of how many that the workload wants if these are more.

@@ -15,6 +15,8 @@ type whatIfOptions struct {
 	manifest, nodes, policy string
 	replicas                int
 	settings                []string
+	plan                    bool
+	anyNodes                bool // --nodes is left out
 }
 
 func newWhatIfCommand(shared *options) *cobra.Command {
@@ -45,6 +47,9 @@ each cohort has as many pods in each group as belong there, and none is pending,
   # And if there is no spot node?
   kubectl placement whatif -f examples/policies/strict-must.yaml --nodes spot=0,od=5
 
+  # Which pods belong where, by the groups of a policy, whatever their number?
+  kubectl placement whatif -f examples/policies/base-and-percentage.yaml --plan
+
   # 60% instead of 40%, side by side
   kubectl placement whatif -f examples/policies/strict-must.yaml --set policy.targetSize=60%`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -56,6 +61,13 @@ each cohort has as many pods in each group as belong there, and none is pending,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd.Flags().Changed); err != nil {
 				return err
+			}
+			if o.plan {
+				plan, err := o.planOf(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return o.print(plan)
 			}
 			answer, err := o.answer(cmd.Context())
 			if err != nil {
@@ -75,16 +87,19 @@ each cohort has as many pods in each group as belong there, and none is pending,
 	flags.StringVarP(&o.manifest, "filename", "f", "", "a manifest `FILE` with PlacementPolicies, instead of the cluster; "+
 		"\"-\" is standard input. Other objects in it are ignored")
 	flags.StringVar(&o.nodes, "nodes", "", "with -f: a `LIST` of nodes to make up, such as spot=3,od=5; selected=1,rest=1 by "+
-		"default. Those of the first kind get labels that the nodeSelector of the policy matches, those of other kinds "+
-		"none. So the first kind is the target group if the action is Must, and the other kinds are if it is MustNot. "+
+		"default, or one of each of the policy's groups. Those named like a group get labels that put them there. Without "+
+		"groups, those of the first kind get labels that the nodeSelector matches, and those of other kinds do not. So the "+
+		"first kind is group target if the action is Must, and the other kinds are if it is MustNot. "+
 		"Or say the labels: 'spot[pool=spot]=3,od[pool=od,zone=a]=5'")
+	flags.BoolVar(&o.plan, "plan", false, "show the plan of the policy, with --set after the change, and nothing else: to which "+
+		"groups its first pods go, and how many belong in each, for some numbers of pods")
 	flags.IntVar(&o.replicas, "replicas", 0, "`N` more pods for the policy, 10 by default with -f; all are there before the "+
 		"first is placed. They are like the newest pod that it governs or, if there is none, have labels that its "+
 		"podSelector matches")
 	flags.StringVar(&o.policy, "policy", "", "the policy, by `NAME` or NAMESPACE/NAME, that --nodes, --replicas and --set are "+
 		"about. Not needed if there is but one")
 	flags.StringArrayVar(&o.settings, "set", nil, "`FIELD=VALUE`: set a field of the policy's spec, and compare. May be "+
-		"repeated. FIELD is a path with dots: weight, enforcementMode, podSelector, nodeSelector, matchLabelKeys, "+
+		"repeated. FIELD is a path with dots: weight, enforcementMode, podSelector, matchLabelKeys, groups, nodeSelector, "+
 		"policy.action, policy.targetSize, or deeper. VALUE is YAML, or empty for the default. Write a key that has dots, "+
 		"and text that looks like another type, in this way: "+
 		"--set 'nodeSelector={matchLabels: {example.com/spot: \"true\"}}'. Pods that are on a node stay there")
@@ -103,7 +118,7 @@ func (o *whatIfOptions) complete(given func(flag string) bool) error {
 		return fmt.Errorf("--replicas %d: write a number from 0 to 99999", o.replicas)
 	}
 	if o.manifest != "" && !given("nodes") {
-		o.nodes = "selected=1,rest=1"
+		o.anyNodes = true
 	}
 	if o.manifest != "" && !given("replicas") {
 		o.replicas = 10
@@ -124,19 +139,42 @@ func (o *whatIfOptions) answer(ctx context.Context) (WhatIf, error) {
 	if err != nil {
 		return WhatIf{}, err
 	}
-	if o.nodes != "" || o.replicas > 0 {
-		policy, err := policyOf(w.policies[key])
+	if o.nodes != "" || o.anyNodes || o.replicas > 0 {
+		policy, err := w.policy(key)
 		if err == nil {
-			err = w.addNodes(o.nodes, policy.NodeSelector)
+			if o.anyNodes {
+				o.nodes = oneOfEachKind(policy)
+			}
+			err = w.addNodes(o.nodes, policy)
 		}
 		if err == nil {
-			err = w.addPods(o.replicas, policy)
+			err = w.addPods(o.replicas, policy.Policy)
 		}
 		if err != nil {
 			return WhatIf{}, err
 		}
 	}
 	return whatIf(w, key, o.settings)
+}
+
+// planOf returns the plan of the policy, with the settings.
+func (o *whatIfOptions) planOf(ctx context.Context) (Plan, error) {
+	w, err := o.world(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	key, err := w.choose(o.policy)
+	if err == nil && len(o.settings) > 0 {
+		w, err = w.with(key, o.settings)
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	policy, err := w.policy(key)
+	if err != nil {
+		return Plan{}, err
+	}
+	return planOf(policy), nil
 }
 
 // world reads what there is, of a manifest nothing but the policies.

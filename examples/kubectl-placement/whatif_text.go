@@ -30,7 +30,7 @@ func (o Outcome) text(out *tables) {
 			invalid = append(invalid, row(p.Policy, p.Error))
 			continue
 		}
-		valid = append(valid, row(p.Policy, p.rule(), selector(p.Spec.PodSelector), selector(p.Spec.NodeSelector),
+		valid = append(valid, row(p.Policy, p.rule(), selector(p.Spec.PodSelector), p.nodes(),
 			out.nodes(p.Groups)))
 	}
 	for _, c := range o.Cohorts {

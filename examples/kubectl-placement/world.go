@@ -164,6 +164,12 @@ func (w *world) store() *policystore.Store {
 	return store
 }
 
+// policy returns a policy as a store knows it. The error says why it is invalid.
+func (w *world) policy(key types.NamespacedName) (policystore.PolicyInfo, error) {
+	info, _ := w.store().Policy(key)
+	return info, info.Err
+}
+
 func policyOf(u *unstructured.Unstructured) (policystore.Policy, error) {
 	p, err := v1alpha1.FromUnstructured(u)
 	if err != nil {

@@ -31,11 +31,11 @@ var policyMetrics = []struct {
 }{
 	{policyDesc("qualifying_pods", "Number of active pods that the placement policy governs, pending ones too."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.QualifyingPods }},
-	{policyDesc("managed_pods", "Number of pods placed in the target group of the placement policy that governs them."),
+	{policyDesc("managed_pods", "Number of pods placed in any group but the last of the placement policy that governs them."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.ManagedPods }},
-	{policyDesc("other_pods", "Number of pods placed outside the target group of the placement policy that governs them."),
+	{policyDesc("other_pods", "Number of pods placed in the last group of the placement policy that governs them."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.OtherPods }},
-	{policyDesc("target_pods", "Number of qualifying pods that belong in the target group of the placement policy."),
+	{policyDesc("target_pods", "Number of qualifying pods that belong in the groups but the last of the placement policy."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.TargetPods }},
 	{policyDesc("on_target", "1 if each pod of the placement policy is placed where it belongs, 0 if not."),
 		onTargetValue},
@@ -43,8 +43,20 @@ var policyMetrics = []struct {
 
 // policyDesc describes a gauge of policies. Prometheus has a label `namespace` of its own for where it finds a
 // scheduler.
-func policyDesc(name, help string) *metrics.Desc {
-	return metrics.NewDesc(MetricsPrefix+name, help, []string{"policy_namespace", "policy"}, nil, metrics.ALPHA, "")
+func policyDesc(name, help string, labels ...string) *metrics.Desc {
+	labels = append([]string{"policy_namespace", "policy"}, labels...)
+	return metrics.NewDesc(MetricsPrefix+name, help, labels, nil, metrics.ALPHA, "")
+}
+
+// groupMetrics are gauges with one series for each group of a policy: at most 8.
+var groupMetrics = []struct {
+	desc *metrics.Desc
+	of   func(v1alpha1.GroupStatus) int32
+}{
+	{policyDesc("group_pods", "Number of pods placed in the group of the placement policy that governs them.", "group"),
+		func(g v1alpha1.GroupStatus) int32 { return g.Pods }},
+	{policyDesc("group_target_pods", "Number of qualifying pods that belong in the group of the placement policy.", "group"),
+		func(g v1alpha1.GroupStatus) int32 { return g.TargetPods }},
 }
 
 func onTargetValue(s v1alpha1.PlacementPolicyStatus) int32 {
@@ -89,6 +101,9 @@ func (*collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, m := range policyMetrics {
 		ch <- m.desc
 	}
+	for _, m := range groupMetrics {
+		ch <- m.desc
+	}
 }
 
 // CollectWithStability implements metrics.StableCollector. A policy has one series whatever happens, since a second
@@ -115,6 +130,11 @@ func (*collector) CollectWithStability(ch chan<- metrics.Metric) {
 			status := statusOf(v1alpha1.PlacementPolicyStatus{}, 0, info, false)
 			for _, m := range policyMetrics {
 				ch <- metrics.NewLazyConstMetric(m.desc, metrics.GaugeValue, float64(m.of(status)), key.Namespace, key.Name)
+			}
+			for _, m := range groupMetrics {
+				for _, g := range status.Groups {
+					ch <- metrics.NewLazyConstMetric(m.desc, metrics.GaugeValue, float64(m.of(g)), key.Namespace, key.Name, g.Name)
+				}
 			}
 		}
 	}

@@ -45,6 +45,7 @@ func TestMetrics(t *testing.T) {
 		pending := w.addPods(1, "")[0]
 		w.Store.SetWorkloadSize("rs", 20)
 		const labels = " policy=web-on-spot policy_namespace=default"
+		ofGroup := func(group string) string { return " group=" + group + labels }
 		want := map[string]float64{
 			"qualifying_pods" + labels: 10,
 			"managed_pods" + labels:    4,
@@ -52,13 +53,18 @@ func TestMetrics(t *testing.T) {
 			"target_pods" + labels:     4, // of the pods that there are
 			"on_target" + labels:       0,
 			"synced":                   1,
-			"not_filtered_total":       gather(t)["not_filtered_total"],
+
+			"group_pods" + ofGroup("target"):        4,
+			"group_pods" + ofGroup("other"):         5,
+			"group_target_pods" + ofGroup("target"): 4,
+			"group_target_pods" + ofGroup("other"):  6,
+			"not_filtered_total":                    gather(t)["not_filtered_total"],
 		}
 		assert.Equal(t, want, gather(t))
 
 		pending.Spec.NodeName = "o"
 		w.Store.AddPod(pending)
-		want["other_pods"+labels], want["on_target"+labels] = 6, 1
+		want["other_pods"+labels], want["group_pods"+ofGroup("other")], want["on_target"+labels] = 6, 6, 1
 		assert.Equal(t, want, gather(t))
 
 		w.NotFiltered(t.Context(), webOnSpot, "for a test")

@@ -126,12 +126,19 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonValid, "the policy is valid")
 
 	off, pending := 0, 0
+	for group := range info.Groups() {
+		now.Groups = append(now.Groups, v1alpha1.GroupStatus{Name: info.GroupName(group)})
+	}
 	for _, c := range info.Cohorts {
 		n := countOf(info, c)
 		now.QualifyingPods += n.QualifyingPods
 		now.ManagedPods += n.ManagedPods
 		now.OtherPods += n.OtherPods
 		now.TargetPods += n.TargetPods
+		for i, g := range n.Groups {
+			now.Groups[i].Pods += g.Pods
+			now.Groups[i].TargetPods += g.TargetPods
+		}
 		if n.onTarget {
 			continue
 		}
@@ -143,8 +150,7 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 	}
 	now.Cohorts = int32(len(info.Cohorts))
 
-	counts := fmt.Sprintf("%d of %d pods are in the target group, where %d belong",
-		now.ManagedPods, now.QualifyingPods, now.TargetPods)
+	counts := groupsMessage(now.Groups)
 	if off > 0 && now.Cohorts > 1 {
 		counts += fmt.Sprintf("; %d of %d cohorts are off target", off, now.Cohorts)
 	}
@@ -184,21 +190,32 @@ type count struct {
 // here: a rollout may be paused, or a quota reached.
 func countOf(info policystore.PolicyInfo, c policystore.Cohort) count {
 	n := count{onTarget: true, pending: c.Qualifying}
-	belong := 0 // in the group that is looked at, and in the end in the last one
-	for group := range info.Groups() {
-		placed := c.Placed[group-1]
-		belong = info.Quota(group, c.Qualifying)
-		n.pending -= placed
-		n.onTarget = n.onTarget && placed == belong
-	}
 	n.CohortStatus = v1alpha1.CohortStatus{
 		Labels:         c.Labels,
 		QualifyingPods: int32(c.Qualifying),
 		ManagedPods:    int32(c.Managed),
 		OtherPods:      int32(c.Other),
-		TargetPods:     int32(c.Qualifying - belong),
+		TargetPods:     int32(c.Qualifying),
 	}
+	for group := range info.Groups() {
+		placed, belong := c.Placed[group-1], info.Quota(group, c.Qualifying)
+		n.pending -= placed
+		n.onTarget = n.onTarget && placed == belong
+		n.Groups = append(n.Groups, v1alpha1.GroupStatus{
+			Name: info.GroupName(group), Pods: int32(placed), TargetPods: int32(belong),
+		})
+	}
+	n.TargetPods -= n.Groups[len(n.Groups)-1].TargetPods // the last group's are not managed
 	return n
+}
+
+// groupsMessage says how many pods each group has of those that belong there.
+func groupsMessage(groups []v1alpha1.GroupStatus) string {
+	var texts []string
+	for _, g := range groups {
+		texts = append(texts, fmt.Sprintf("%s has %d of %d pods", g.Name, g.Pods, g.TargetPods))
+	}
+	return "group " + strings.Join(texts, ", ")
 }
 
 // overruledMessage names the policies that govern pods instead, without their number, which changes often.

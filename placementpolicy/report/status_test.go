@@ -33,28 +33,28 @@ func TestStatusOf(t *testing.T) {
 		onTarget string
 		off      int
 	}{
-		"no pods": {onTarget: "True OnTarget: 0 of 0 pods are in the target group, where 0 belong"},
+		"no pods": {onTarget: "True OnTarget: group target has 0 of 0 pods, other has 0 of 0 pods"},
 		"exact": {cohorts: []pods{{4, 6, 0}},
-			onTarget: "True OnTarget: 4 of 10 pods are in the target group, where 4 belong"},
+			onTarget: "True OnTarget: group target has 4 of 4 pods, other has 6 of 6 pods"},
 		"pending": {cohorts: []pods{{3, 5, 2}}, off: 1,
-			onTarget: "False PodsPending: 3 of 10 pods are in the target group, where 4 belong; 2 pods are yet to be placed"},
+			onTarget: "False PodsPending: group target has 3 of 4 pods, other has 5 of 6 pods; 2 pods are yet to be placed"},
 		"the target group is right and the other one is full": {cohorts: []pods{{4, 0, 6}}, waiting: true, off: 1,
-			onTarget: "False NoRoom: 4 of 10 pods are in the target group, where 4 belong; 6 pods wait: " +
+			onTarget: "False NoRoom: group target has 4 of 4 pods, other has 0 of 6 pods; 6 pods wait: " +
 				"full groups keep them out, and no node of the others takes them"},
 		"the target group is right and others are pending": {cohorts: []pods{{4, 0, 6}}, off: 1,
-			onTarget: "False PodsPending: 4 of 10 pods are in the target group, where 4 belong; 6 pods are yet to be placed"},
+			onTarget: "False PodsPending: group target has 4 of 4 pods, other has 0 of 6 pods; 6 pods are yet to be placed"},
 		"drift after a scale-down": {cohorts: []pods{{4, 1, 0}}, waiting: true, off: 1,
-			onTarget: "False Drift: 4 of 5 pods are in the target group, where 2 belong; all pods are placed, and the " +
+			onTarget: "False Drift: group target has 4 of 2 pods, other has 1 of 3 pods; all pods are placed, and the " +
 				"next ones will be so as to repair it"},
 		"one of two cohorts": {cohorts: []pods{{4, 6, 0}, {4, 1, 0}}, off: 1,
-			onTarget: "False Drift: 8 of 15 pods are in the target group, where 6 belong; 1 of 2 cohorts are off " +
+			onTarget: "False Drift: group target has 8 of 6 pods, other has 7 of 9 pods; 1 of 2 cohorts are off " +
 				"target; all pods are placed, and the next ones will be so as to repair it"},
 		"a workload that wants more pods": {cohorts: []pods{{2, 3, 0}}, wanted: 10,
-			onTarget: "True OnTarget: 2 of 5 pods are in the target group, where 2 belong"},
+			onTarget: "True OnTarget: group target has 2 of 2 pods, other has 3 of 3 pods"},
 		"a paused rollout": {cohorts: []pods{{2, 3, 0}, {2, 3, 0}}, wanted: 10,
-			onTarget: "True OnTarget: 4 of 10 pods are in the target group, where 4 belong"},
+			onTarget: "True OnTarget: group target has 4 of 4 pods, other has 6 of 6 pods"},
 		"too many cohorts to list": {cohorts: make([]pods, 12), off: v1alpha1.MaxOffTargetCohorts,
-			onTarget: "False PodsPending: 0 of 12 pods are in the target group, where 0 belong; 12 of 12 cohorts are off " +
+			onTarget: "False PodsPending: group target has 0 of 0 pods, other has 0 of 12 pods; 12 of 12 cohorts are off " +
 				"target; 12 pods are yet to be placed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +103,37 @@ func TestStatusOf(t *testing.T) {
 		assert.Equal(t, "True Overruled: other policies, of more weight or with precedence, govern pods that it selects: "+
 			"a, b, c and 2 more", conditions(status)["Conflicted"])
 	})
+}
+
+// Both forms have groups in their status, by the names that the policy gives them.
+func TestStatusTellsTheGroups(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec string
+		want []v1alpha1.GroupStatus
+		sums [3]int32 // managed, other and target
+	}{
+		"two": {strict40, []v1alpha1.GroupStatus{{Name: "target", Pods: 3, TargetPods: 2}, {Name: "other", Pods: 3, TargetPods: 4}},
+			[3]int32{3, 3, 2}},
+		"three": {
+			`{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [{name: spot, nodeSelector: {matchLabels: {spot: "true"}}, share: 40%},
+				{name: gone, nodeSelector: {matchLabels: {spot: gone}}, base: 1}, {name: rest}]}`,
+			[]v1alpha1.GroupStatus{{Name: "spot", Pods: 3, TargetPods: 2}, {Name: "gone", TargetPods: 1}, {Name: "rest", Pods: 3, TargetPods: 3}},
+			[3]int32{3, 3, 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setPolicy("web-on-spot", tt.spec)
+			w.addPods(3, "m")
+			w.addPods(3, "o")
+			info, _ := w.Store.Policy(webOnSpot)
+			status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, info, false)
+			assert.Equal(t, tt.want, status.Groups)
+			assert.Equal(t, tt.sums, [3]int32{status.ManagedPods, status.OtherPods, status.TargetPods})
+			assert.Len(t, status.OffTargetCohorts, 1)
+			assert.Equal(t, tt.want, status.OffTargetCohorts[0].Groups)
+		})
+	}
 }
 
 func TestTextsAreCutBetweenRunes(t *testing.T) {

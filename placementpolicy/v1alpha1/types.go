@@ -39,8 +39,8 @@ const (
 	MustNot Action = "MustNot"
 )
 
-// PlacementPolicy asks the scheduler to place a share of some pods on some nodes, such as 40% of the pods of an
-// application on spot nodes, and the rest on the other nodes.
+// PlacementPolicy asks the scheduler to divide some pods over groups of nodes, such as 40% of the pods of an application on
+// spot nodes, and the rest on the other nodes.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pp
@@ -224,25 +224,31 @@ type PlacementPolicyStatus struct {
 	// +optional
 	QualifyingPods int32 `json:"qualifyingPods"`
 
-	// managedPods is how many of them are placed in the target group.
+	// managedPods is how many of them are placed in the target group or, of more than two groups, in any but the last.
 	// +optional
 	ManagedPods int32 `json:"managedPods"`
 
-	// otherPods is how many of them are placed on other nodes.
+	// otherPods is how many of them are placed in the last group.
 	// +optional
 	OtherPods int32 `json:"otherPods"`
 
-	// targetPods is how many of them belong in the target group.
+	// targetPods is how many of them belong where the managed ones are.
 	// +optional
 	TargetPods int32 `json:"targetPods"`
 
+	// groups says how many pods are in each group, in order. Without groups in the spec they are target and other.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Groups []GroupStatus `json:"groups,omitempty"`
+
 	// cohorts is how many cohorts there are: sets of pods, such as the revisions of a Deployment, that are held to
-	// policy.targetSize each by itself.
+	// the policy each by itself.
 	// +optional
 	Cohorts int32 `json:"cohorts"`
 
-	// offTargetCohorts are the cohorts, or the first of them, that have more or fewer pods in the target group than belong
-	// there. At most 10.
+	// offTargetCohorts are the cohorts, or the first of them, that have more or fewer pods in a group than belong there. At
+	// most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -255,6 +261,18 @@ type PlacementPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// GroupStatus says how many pods are in a group.
+type GroupStatus struct {
+	// name of the group.
+	Name string `json:"name"`
+
+	// pods is how many pods are placed in the group.
+	Pods int32 `json:"pods"`
+
+	// targetPods is how many of the qualifying pods belong in the group.
+	TargetPods int32 `json:"targetPods"`
+}
+
 // CohortStatus says where the pods of one cohort are.
 type CohortStatus struct {
 	// labels are the labels that the pods of the cohort agree on: those of matchLabelKeys that they have.
@@ -264,14 +282,20 @@ type CohortStatus struct {
 	// qualifyingPods is how many active pods the cohort has, pending ones too.
 	QualifyingPods int32 `json:"qualifyingPods"`
 
-	// managedPods is how many of them are placed in the target group.
+	// managedPods is how many of them are placed in the target group or, of more than two groups, in any but the last.
 	ManagedPods int32 `json:"managedPods"`
 
-	// otherPods is how many of them are placed on other nodes.
+	// otherPods is how many of them are placed in the last group.
 	OtherPods int32 `json:"otherPods"`
 
-	// targetPods is how many of them belong in the target group.
+	// targetPods is how many of them belong where the managed ones are.
 	TargetPods int32 `json:"targetPods"`
+
+	// groups says how many pods are in each group, in order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Groups []GroupStatus `json:"groups,omitempty"`
 }
 
 // PlacementPolicyList is a list of placement policies.

@@ -285,7 +285,7 @@ func TestKubectlGetAndDescribe(t *testing.T) {
 	requireSaid(`^NAME +MODE .* ON-TARGET +WEIGHT +PODS +NODES +AGE\n`+
 		`web +Strict .* False +0 +{"matchLabels":{"app":"web"}} +{"matchLabels":{"pool":"spot"}} +\d+s\n$`,
 		"get", "pp", "--output=wide")
-	requireSaid(`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +0 of 10 pods are in the target group, where 4 belong; 4 pods wait.*Type: +OnTarget`,
+	requireSaid(`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +group target has 0 of 4 pods, other has 6 of 6 pods; 4 pods wait.*Type: +OnTarget`,
 		"describe", "pp", "web")
 	requireSaid(`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: group other full \(6 of 6 pods; [^)]* ?qualify\)`,
 		"describe", "pod", w.podsOn("")[0])

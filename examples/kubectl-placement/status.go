@@ -106,7 +106,7 @@ func findings(s *survey, p PolicyStatus, info policystore.PolicyInfo, object *un
 	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
 	if observed != object.GetGeneration() {
 		add("no scheduler has written the status of this version: " +
-			"does one with the plugin run, and may it update placementpolicies/status?")
+			"does one with the plugin run, and may it patch placementpolicies/status?")
 	}
 	for i, g := range p.Groups {
 		switch {

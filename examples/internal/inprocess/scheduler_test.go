@@ -49,6 +49,12 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 
 // newCluster returns a cluster whose scheduler, with the profile as edited, queues pods but does not schedule them yet.
 func newCluster(t *testing.T, edit func(*config.KubeSchedulerProfile), policy string, objects ...runtime.Object) *cluster {
+	return newClusterWith(t, nil, edit, policy, objects...)
+}
+
+// newClusterWith is newCluster where the profile may enable other plugins, too.
+func newClusterWith(t *testing.T, plugins frameworkruntime.Registry, edit func(*config.KubeSchedulerProfile), policy string,
+	objects ...runtime.Object) *cluster {
 	c := &cluster{t: t, client: fake.NewClientset(objects...), store: policystore.New()}
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
@@ -73,15 +79,15 @@ func newCluster(t *testing.T, edit func(*config.KubeSchedulerProfile), policy st
 	multiPoint := &configuration.Profiles[0].Plugins.MultiPoint
 	multiPoint.Enabled = append(multiPoint.Enabled, config.Plugin{Name: placementpolicy.Name, Weight: 20})
 	edit(&configuration.Profiles[0])
+	registry := frameworkruntime.Registry{placementpolicy.Name: placementpolicy.NewWithStore(c.store)}
+	require.NoError(t, registry.Merge(plugins))
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	ctx := t.Context()
 	c.sched, err = scheduler.New(ctx, c.client, factory, nil,
 		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: c.client.EventsV1()})),
 		scheduler.WithKubeConfig(serve(t, c.client, policies)),
 		scheduler.WithProfiles(configuration.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			placementpolicy.Name: placementpolicy.NewWithStore(c.store),
-		}),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
 	)
 	require.NoError(t, err)
 	factory.Start(ctx.Done())

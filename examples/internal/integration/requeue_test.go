@@ -58,6 +58,41 @@ func TestRejectedPodIsWoken(t *testing.T) {
 	}
 }
 
+// TestWaitingPodsFollowANewPolicy has another policy take over from the one that keeps pods out, and let some of them in.
+func TestWaitingPodsFollowANewPolicy(t *testing.T) {
+	heavier := func(size string) string { return policySpec("Strict", "Must", size, "weight: 10") }
+	for name, replace := range map[string]func(w *world){
+		"HeavierCopy": func(w *world) {
+			w.setPolicy("copy", heavier("40%"))
+			w.deletePolicy("web")
+		},
+		"Renamed": func(w *world) {
+			w.deletePolicy("web")
+			w.setPolicy("copy", heavier("40%"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.addNodes("o1")
+			w.addNodes("m1", cordoned)
+			w.setPolicy("web", strict40)
+			w.deploy("web", 10)
+			w.requireCounts("web", 10, 0, 6)
+			replace(w)
+			w.requireCounts("copy", 10, 0, 6)
+			w.requirePending("web", 4)
+
+			begun := time.Now()
+			w.setPolicy("copy", heavier("20%"))
+			w.requireCounts("copy", 10, 0, 8)
+			took := time.Since(begun)
+			t.Log("placed after", took)
+			assert.Less(t, took, wakeTimeout)
+		})
+	}
+}
+
 func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -110,8 +110,8 @@ func TestK1ToK4BadPoliciesAreRefused(t *testing.T) {
 		policy, err := w.createPolicy("defaults", "{podSelector: {}, nodeSelector: {}}")
 		require.NoError(t, err)
 		var want map[string]any
-		require.NoError(t, yaml.Unmarshal([]byte(`{podSelector: {}, nodeSelector: {}, matchLabelKeys: [pod-template-hash],
-			weight: 0, enforcementMode: BestEffort, policy: {action: Must, targetSize: 100%}}`), &want))
+		require.NoError(t, yaml.Unmarshal([]byte(`{podSelector: {}, nodeSelector: {}, weight: 0, enforcementMode: BestEffort,
+			matchLabelKeys: [pod-template-hash, rollouts-pod-template-hash]}`), &want))
 		want["weight"] = int64(0)
 		assert.Equal(t, want, policy.Object["spec"])
 	})

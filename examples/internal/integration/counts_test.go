@@ -131,9 +131,9 @@ func (w *world) recount() (map[string]counts, error) {
 			cohorts[strings.Join(cohort, ",")]++
 			if on, ok := nodeLabels[pod.Spec.NodeName]; !ok {
 				continue
-			} else if matches(policy.Spec.NodeSelector, on) == (policy.Spec.Policy.Action == v1alpha1.Must) {
+			} else if managed, other := groupOf(policy, on); managed {
 				c.Managed++
-			} else {
+			} else if other {
 				c.Other++
 			}
 		}
@@ -159,8 +159,26 @@ func matches(selector *metav1.LabelSelector, set labels.Set) bool {
 	return err == nil && s.Matches(set)
 }
 
-// targetOf returns how many of n pods the policy wants in its target group.
+// groupOf says whether pods on the node are managed, or in the policy's last group. They may be in no group.
+func groupOf(policy *v1alpha1.PlacementPolicy, node labels.Set) (managed, other bool) {
+	groups := policy.Spec.Groups
+	if groups == nil {
+		managed = matches(policy.Spec.NodeSelector, node) == (policy.Spec.Policy.Action == v1alpha1.Must)
+		return managed, !managed
+	}
+	for i, g := range groups {
+		if g.NodeSelector == nil || matches(g.NodeSelector, node) {
+			return i < len(groups)-1, i == len(groups)-1
+		}
+	}
+	return false, false
+}
+
+// targetOf returns how many of n pods the policy wants in its target group or, if it has groups, in all but the last.
 func targetOf(policy *v1alpha1.PlacementPolicy, n int) (int, error) {
+	if groups := policy.Spec.Groups; groups != nil {
+		return inAllButTheLast(groups, n)
+	}
 	size := policy.Spec.Policy.TargetSize.String()
 	number, percent := strings.CutSuffix(size, "%")
 	target, err := strconv.Atoi(number)
@@ -171,6 +189,30 @@ func targetOf(policy *v1alpha1.PlacementPolicy, n int) (int, error) {
 		target = n * target / 100
 	}
 	return min(target, n), nil
+}
+
+// inAllButTheLast returns how many of n pods belong in the groups but the last. A max may be that of the only group with a
+// share, which then has no base.
+func inAllButTheLast(groups []v1alpha1.Group, n int) (int, error) {
+	shares, bases, beyond, limit := 0, 0, n, n
+	for i, g := range groups {
+		base := min(int(g.Base), beyond)
+		beyond -= base
+		if i < len(groups)-1 {
+			bases += base
+		}
+		if g.Max != nil {
+			limit = int(*g.Max)
+		}
+		if g.Share != "" {
+			share, err := strconv.Atoi(strings.TrimSuffix(g.Share, "%"))
+			if err != nil {
+				return 0, err
+			}
+			shares += share
+		}
+	}
+	return bases + min(beyond*shares/100, limit), nil
 }
 
 // schedulerCounts returns the counts of all policies in the scheduler's metrics.

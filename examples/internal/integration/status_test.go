@@ -181,7 +181,7 @@ func (w *world) requireStatus(policy string, onTarget metav1.ConditionStatus, re
 		require.NotNil(c, condition)
 		assert.Equal(c, onTarget, condition.Status, condition.Message)
 		assert.Equal(c, reason, condition.Reason, condition.Message)
-		got.Conditions, got.OffTargetCohorts = nil, nil
+		got.Conditions, got.OffTargetCohorts, got.Groups = nil, nil, nil
 		assert.Equal(c, want, got)
 	})
 }

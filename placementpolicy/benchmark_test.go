@@ -1,6 +1,7 @@
 package placementpolicy
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,7 @@ import (
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	"github.com/placement-policy/scheduler-plugin/internal/scale"
+	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 // runAtScale runs the benchmark on a plugin with a store of each size.
@@ -36,7 +38,7 @@ func nodeInfoOf(node *v1.Node) fwk.NodeInfo {
 }
 
 func TestFilterAndScoreDoNotAllocate(t *testing.T) {
-	for name, policy := range map[string]string{"both groups are open": strict40, "one group is open": strict0} {
+	for name, policy := range map[string]string{"both groups are open": strict40, "one group is open": strict0, "nodes may be in no group": strictThree} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.setPolicy("web-on-spot", policy)
@@ -112,6 +114,33 @@ func BenchmarkFilterPerNode(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// Of a policy with so many groups, one of which is closed: on a node of the last one, for which all selectors are asked.
+func BenchmarkGroups(b *testing.B) {
+	for _, groups := range []int{2, policystore.MaxGroups} {
+		w := newWorld(b)
+		spec := `{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [`
+		for i := range groups - 1 {
+			spec += fmt.Sprintf("{name: g%d, nodeSelector: {matchLabels: {pool: p%d}}, base: %d, share: 10%%, max: %d}, ", i, i, i, i)
+		}
+		w.setPolicy("web-on-spot", spec+"{name: rest}]}")
+		pod, node := w.addPods(100)[0], w.nodeInfo("o1")
+		state, _ := w.preFilter(pod)
+		require.True(b, w.PreScore(w.ctx, state, pod, nil).IsSuccess())
+		for name, run := range map[string]func(){
+			"Decide": func() { w.store.Decide(pod) },
+			"Filter": func() { w.Filter(w.ctx, state, pod, node) },
+			"Score":  func() { _, _ = w.Score(w.ctx, state, pod, node) },
+		} {
+			b.Run(fmt.Sprintf("%s/groups=%d", name, groups), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					run()
+				}
+			})
+		}
 	}
 }
 

@@ -89,6 +89,26 @@ func TestFilter(t *testing.T) {
 			reason: "placement policy default/web-on-spot: group target full (1 of 0 pods; 2 qualify)",
 		},
 		{
+			name: "one of three groups is full",
+			spec: strictThree, onM: 5, onO: 3, node: "m1", want: unresolvable,
+			reason: "placement policy default/web-on-spot: group spot full (5 of 5 pods; 9 qualify)",
+		},
+		{
+			name: "no group has the node",
+			spec: strictThree, onM: 1, onO: 1, more: func(w *world) { w.nodes.set(st.MakeNode().Name("bare").Obj()) }, node: "bare",
+			want:   unresolvable,
+			reason: "placement policy default/web-on-spot: node in none of its groups (spot, gone, on-demand)",
+		},
+		{
+			name: "no group has the node, and a pod of lower priority is there",
+			spec: strictThree, onM: 1, onO: 1, node: "bare", want: unresolvable,
+			more: func(w *world) {
+				w.nodes.set(st.MakeNode().Name("bare").Obj())
+				w.pods.set(webPod("low").Priority(-1).Node("bare").Obj())
+			},
+			reason: "placement policy default/web-on-spot: node in none of its groups (spot, gone, on-demand)",
+		},
+		{
 			name: "the workload wants more pods than there are",
 			spec: strict40, node: "m1", want: unresolvable,
 			pod: ownedBy(webPod("p"), "rs"),

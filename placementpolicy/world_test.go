@@ -41,7 +41,10 @@ const (
 	strict0      = `{enforcementMode: Strict, ` + selectors + `, policy: {targetSize: 0}}`
 	strictNot60  = `{enforcementMode: Strict, ` + selectors + `, policy: {action: MustNot, targetSize: 60%}}`
 	bestEffort40 = `{enforcementMode: BestEffort, ` + selectors + `, policy: {targetSize: 40%}}`
-	invalid      = `{enforcementMode: Strict, ` + selectors + `, policy: {targetSize: 140%}}`
+	strictThree  = `{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [
+		{name: spot, nodeSelector: {matchLabels: {spot: "true"}}, share: 50%}, {name: gone, nodeSelector: {matchLabels: {spot: gone}}, share: 10%},
+		{name: on-demand, nodeSelector: {matchLabels: {spot: "false"}}}]}`
+	invalid = `{enforcementMode: Strict, ` + selectors + `, policy: {targetSize: 140%}}`
 )
 
 // webOnSpot is the key of the policy that most tests have.

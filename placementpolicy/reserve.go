@@ -25,7 +25,7 @@ func (pl *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return fwk.AsStatus(fmt.Errorf("getting node %s of the scheduling cycle: %w", nodeName, err))
 	}
 	err = pl.store.AssumePod(pod, node.Node())
-	if quota, ok := errors.AsType[*policystore.QuotaError](err); ok {
+	if quota := (*policystore.QuotaError)(nil); errors.As(err, &quota) {
 		if isFiltered(state) && !inPodGroup(state) {
 			counters[rejected].Inc()
 			pl.waiting.Add(waiting.Pod{Pod: pod, Decision: quota.Decision, Refused: true})

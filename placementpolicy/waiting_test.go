@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 	st "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -289,7 +290,7 @@ func TestAPodThatIsTriedBeforeItsFirstEventIsWoken(t *testing.T) {
 // terminating is a pod whose deletion waits, for a finalizer say.
 func terminating(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
-	pod.DeletionTimestamp = new(pod.CreationTimestamp)
+	pod.DeletionTimestamp = ptr.To(pod.CreationTimestamp)
 	return pod
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -238,7 +239,7 @@ func webPod(name string) *st.PodWrapper {
 
 // ownedBy makes the workload with the UID the pod's controller.
 func ownedBy(pod *st.PodWrapper, uid types.UID) *st.PodWrapper {
-	pod.OwnerReferences = []metav1.OwnerReference{{UID: uid, Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{UID: uid, Controller: ptr.To(true)}}
 	return pod
 }
 
@@ -247,7 +248,7 @@ func replicaSet(uid types.UID, desired int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: string(uid), UID: uid,
 		Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: new(true)}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: ptr.To(true)}},
 	}}
 }
 
@@ -337,12 +338,13 @@ type fakeHandle struct {
 }
 
 func newFakeHandle(factory informers.SharedInformerFactory, config *rest.Config) *fakeHandle {
-	return &fakeHandle{factory: factory, config: config, activations: map[string]int{}, waiting: map[types.UID]*waitingInPermit{}}
+	h := &fakeHandle{factory: factory, config: config, activations: map[string]int{}, waiting: map[types.UID]*waitingInPermit{}}
+	h.Handle = framework.NewHandle(&h.recorder)
+	return h
 }
 
 func (h *fakeHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 func (h *fakeHandle) KubeConfig() *rest.Config                               { return h.config }
-func (h *fakeHandle) EventRecorder() events.EventRecorderLogger              { return &h.recorder }
 func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister                 { return h.snapshot }
 func (h *fakeHandle) ProfileName() string                                    { return "default-scheduler" }
 

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -19,7 +20,7 @@ func Example() {
 		EnforcementMode: policystore.Strict,
 		PodSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		NodeSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}},
-		TargetSize:      new(intstr.Parse("40%")),
+		TargetSize:      ptr.To(intstr.Parse("40%")),
 	}); err != nil {
 		panic(err)
 	}
@@ -86,7 +87,7 @@ func ExampleStore_Policy() {
 		NamespacedName: key,
 		PodSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		NodeSelector:   &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}},
-		TargetSize:     new(intstr.FromInt32(1)),
+		TargetSize:     ptr.To(intstr.FromInt32(1)),
 	}); err != nil {
 		panic(err)
 	}

@@ -10,12 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
 func ofDaemonSet(pod *v1.Pod) {
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: ptr.To(true)}}
 }
 
 // What a pod has come to stays, whatever older object of it is shown.

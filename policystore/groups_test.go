@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -48,7 +49,7 @@ func TestInvalidGroups(t *testing.T) {
 		},
 		"both forms": {
 			func(p *policystore.Policy) {
-				p.NodeSelector, p.TargetSize = inPool("a"), new(intstr.FromInt(4))
+				p.NodeSelector, p.TargetSize = inPool("a"), ptr.To(intstr.FromInt(4))
 			},
 			[]string{
 				"nodeSelector: Forbidden: the groups say it: leave out either this or groups",
@@ -71,7 +72,7 @@ func TestInvalidGroups(t *testing.T) {
 			},
 		},
 		"numbers below 0": {
-			func(p *policystore.Policy) { p.Groups[0].Base, p.Groups[1].Max = -1, new(int32(-2)) },
+			func(p *policystore.Policy) { p.Groups[0].Base, p.Groups[1].Max = -1, ptr.To(int32(-2)) },
 			[]string{
 				"groups[0].base: Invalid value: -1: must be 0 or more",
 				"groups[1].max: Invalid value: -2: must be 0 or more",
@@ -89,7 +90,7 @@ func TestInvalidGroups(t *testing.T) {
 			[]string{"groups: Invalid value: the shares must add up to at most 100%, not 101%"},
 		},
 		"a share and a max of the last group": {
-			func(p *policystore.Policy) { p.Groups[2].Share, p.Groups[2].Max = "0%", new(int32(math.MaxInt32)) },
+			func(p *policystore.Policy) { p.Groups[2].Share, p.Groups[2].Max = "0%", ptr.To(int32(math.MaxInt32)) },
 			[]string{
 				"groups[2].share: Forbidden: the last group takes the rest: leave it out",
 				"groups[2].max: Forbidden: the last group takes the rest: leave it out",
@@ -110,7 +111,7 @@ func TestInvalidGroups(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := grouped(policystore.Strict,
 				group{Name: "spot-a", NodeSelector: inPool("a"), Share: "30%"},
-				group{Name: "spot-b", NodeSelector: inPool("b"), Share: "30%", Max: new(int32(20))},
+				group{Name: "spot-b", NodeSelector: inPool("b"), Share: "30%", Max: ptr.To(int32(20))},
 				group{Name: "on-demand", Base: 2})
 			require.NoError(t, p.Validate())
 			tc.edit(&p)
@@ -167,7 +168,7 @@ func TestGroups(t *testing.T) {
 			map[int]string{1: "0/0/1", 2: "1/0/1", 10: "5/3/2", 30: "15/9/6"},
 		},
 		"half, but at most 3": {
-			[]group{{Name: "a", NodeSelector: inPool("a"), Share: "50%", Max: new(int32(3))}, {Name: "rest"}},
+			[]group{{Name: "a", NodeSelector: inPool("a"), Share: "50%", Max: ptr.To(int32(3))}, {Name: "rest"}},
 			map[int]string{5: "2/3", 10: "3/7"},
 		},
 		"positive selectors of all groups": {

@@ -24,7 +24,8 @@ func (n *node) lookedLike(p *pod, labels map[string]string) {
 	if n.assumed == nil {
 		n.assumed = map[*pod]*flatLabels{}
 	}
-	n.assumed[p] = new(flatten(labels))
+	flat := flatten(labels)
+	n.assumed[p] = &flat
 }
 
 // labelsFor returns the labels by which a pod that is placed here counts, or nil if there are none.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // Sequences in which the store once differed from the oracle. In each of them pod q is nominated for a node, and holds
@@ -18,7 +19,7 @@ func halfOnSpot() Policy {
 		EnforcementMode: Strict,
 		PodSelector:     selector(nil),
 		NodeSelector:    selector(map[string]string{"pool": "spot"}),
-		TargetSize:      new(intstr.FromString("50%")),
+		TargetSize:      ptr.To(intstr.FromString("50%")),
 	}
 }
 

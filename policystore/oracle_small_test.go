@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // TestOracleSmallWorlds takes every order of every set of up to seven of a world's eight events, and compares the store
@@ -26,14 +27,14 @@ func TestOracleSmallWorlds(t *testing.T) {
 
 	strict := Policy{
 		NamespacedName: types.NamespacedName{Namespace: "a", Name: "strict"}, Weight: 1, EnforcementMode: Strict,
-		PodSelector: selector(map[string]string{"app": "web"}), NodeSelector: selector(spot.Labels), TargetSize: new(intstr.FromString("50%")),
+		PodSelector: selector(map[string]string{"app": "web"}), NodeSelector: selector(spot.Labels), TargetSize: ptr.To(intstr.FromString("50%")),
 	}
 	light, invalid := strict, strict
 	light.Weight, light.EnforcementMode, light.MatchLabelKeys = 0, BestEffort, []string{}
-	invalid.TargetSize = new(intstr.FromString("half"))
+	invalid.TargetSize = ptr.To(intstr.FromString("half"))
 	loose := Policy{
 		NamespacedName: types.NamespacedName{Namespace: "a", Name: "loose"}, Action: MustNot,
-		PodSelector: selector(nil), NodeSelector: selector(spot.Labels), TargetSize: new(intstr.FromInt32(1)),
+		PodSelector: selector(nil), NodeSelector: selector(spot.Labels), TargetSize: ptr.To(intstr.FromInt32(1)),
 	}
 
 	onDemand := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"pool": "od"}}}
@@ -41,7 +42,7 @@ func TestOracleSmallWorlds(t *testing.T) {
 	three.NodeSelector, three.TargetSize = nil, nil
 	three.Groups = []NodeGroup{
 		{Name: "spot", NodeSelector: selector(spot.Labels), Share: "50%"},
-		{Name: "on-demand", NodeSelector: selector(onDemand.Labels), Base: 1, Share: "50%", Max: new(int32(1))},
+		{Name: "on-demand", NodeSelector: selector(onDemand.Labels), Base: 1, Share: "50%", Max: ptr.To(int32(1))},
 		{Name: "labelled", NodeSelector: selector(nil, requirement("pool", metav1.LabelSelectorOpExists))},
 	}
 	last := three // the second group is the last
@@ -57,11 +58,13 @@ func TestOracleSmallWorlds(t *testing.T) {
 	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 	label := func(key, value string) func(*v1.Pod) { return func(p *v1.Pod) { p.Labels[key] = value } }
 	of := func(workload types.UID) func(*v1.Pod) {
-		return func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{UID: workload, Controller: new(true)}} }
+		return func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{UID: workload, Controller: ptr.To(true)}}
+		}
 	}
 	nominated := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.NominatedNodeName = node } }
 	gated := func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }
-	terminating := func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
+	terminating := func(p *v1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }
 	finished := func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }
 	p, q := pod("p"), pod("q")
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 )
 
 // oracle says what a Store must answer. It keeps nothing but facts, and works out each answer from all of them, by the
@@ -217,7 +218,7 @@ func oracleGroups(p Policy) (groups []oracleGroup, valid bool) {
 	anything := func(labels.Set) bool { return true }
 	if p.Groups == nil {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
-		size := cmp.Or(p.TargetSize, new(intstr.FromString("100%")))
+		size := cmp.Or(p.TargetSize, ptr.To(intstr.FromString("100%")))
 		target := groupSize{base: int(size.IntVal), max: noMax}
 		if size.Type == intstr.String {
 			target.share, _ = percentOf(*size)

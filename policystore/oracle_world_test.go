@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 )
 
 // world drives a tandem as a cluster would: an API server, an informer for each kind of object, which lags behind it,
@@ -345,8 +346,8 @@ var policyFields = []func(picker, *Policy){
 		}
 		p.Action = choose(pick, "action", Must, MustNot, "")
 		p.TargetSize = choose(pick, "size",
-			new(intstr.FromString("50%")), new(intstr.FromInt32(1)), new(intstr.FromString("40%")), new(intstr.FromInt32(2)),
-			new(intstr.FromString("100%")), new(intstr.FromString("0%")), new(intstr.FromInt32(0)), nil)
+			ptr.To(intstr.FromString("50%")), ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromString("40%")), ptr.To(intstr.FromInt32(2)),
+			ptr.To(intstr.FromString("100%")), ptr.To(intstr.FromString("0%")), ptr.To(intstr.FromInt32(0)), nil)
 		p.NodeSelector = choose(pick, "node selector",
 			selector(map[string]string{"pool": "spot"}),
 			selector(nil, requirement("pool", metav1.LabelSelectorOpNotIn, "spot")),
@@ -379,7 +380,7 @@ func newGroups(pick picker) []NodeGroup {
 			left -= min(share, left)
 		}
 		if i := pick("max", 6); i > 2 {
-			g.Max = new(int32(i - 3))
+			g.Max = ptr.To(int32(i - 3))
 		}
 		groups = append(groups, g)
 	}
@@ -401,9 +402,9 @@ var policyFaults = []func(*Policy){
 	func(p *Policy) { p.NodeSelector = selector(nil, requirement("pool", metav1.LabelSelectorOpIn)) },
 	func(p *Policy) { p.MatchLabelKeys = []string{"app", "not a key"} },
 	func(p *Policy) { p.Action = "mustnot" },
-	func(p *Policy) { p.TargetSize = new(intstr.FromInt32(-1)) },
-	func(p *Policy) { p.TargetSize = new(intstr.FromString("150%")) },
-	func(p *Policy) { p.TargetSize = new(intstr.FromString("5")) },
+	func(p *Policy) { p.TargetSize = ptr.To(intstr.FromInt32(-1)) },
+	func(p *Policy) { p.TargetSize = ptr.To(intstr.FromString("150%")) },
+	func(p *Policy) { p.TargetSize = ptr.To(intstr.FromString("5")) },
 	func(p *Policy) { p.Groups = []NodeGroup{} },
 	func(p *Policy) { p.Groups = []NodeGroup{{Name: "a"}}; p.NodeSelector = selector(nil) },
 	func(p *Policy) { twoGroups(p); p.Groups[1].Name = "a" },
@@ -411,9 +412,9 @@ var policyFaults = []func(*Policy){
 	func(p *Policy) { twoGroups(p); p.Groups[0].NodeSelector = nil },
 	func(p *Policy) { twoGroups(p); p.Groups[0].Base = -1 },
 	func(p *Policy) { twoGroups(p); p.Groups[0].Share = "101%" },
-	func(p *Policy) { twoGroups(p); p.Groups[0].Max = new(int32(-1)) },
+	func(p *Policy) { twoGroups(p); p.Groups[0].Max = ptr.To(int32(-1)) },
 	func(p *Policy) { twoGroups(p); p.Groups[1].Share = "0%" },
-	func(p *Policy) { twoGroups(p); p.Groups[1].Max = new(int32(1)) },
+	func(p *Policy) { twoGroups(p); p.Groups[1].Max = ptr.To(int32(1)) },
 }
 
 // twoGroups gives the policy two groups.
@@ -459,7 +460,7 @@ func (w *world) changePod() {
 			changed.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} // as in an object that is late
 		}
 	case "terminate":
-		changed.DeletionTimestamp = new(metav1.Now())
+		changed.DeletionTimestamp = ptr.To(metav1.Now())
 	case "finish":
 		changed.Status.Phase = choose(w.pick, "phase", v1.PodSucceeded, v1.PodFailed)
 	case "remove":
@@ -498,7 +499,7 @@ func (w *world) newPod(name string) *v1.Pod {
 		OwnerReferences: w.newOwners(),
 	}}
 	if w.pick("important", 3) == 2 {
-		pod.Spec.Priority = new(int32(10))
+		pod.Spec.Priority = ptr.To(int32(10))
 	}
 	if w.pick("gated", 5) == 4 {
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
@@ -512,10 +513,10 @@ func (w *world) newPodLabels() map[string]string {
 
 func (w *world) newOwners() []metav1.OwnerReference {
 	return choose(w.pick, "owner", nil,
-		[]metav1.OwnerReference{{UID: "rs1", Controller: new(true)}},
-		[]metav1.OwnerReference{{UID: "rs1"}, {UID: "rs2", Controller: new(true)}},
+		[]metav1.OwnerReference{{UID: "rs1", Controller: ptr.To(true)}},
+		[]metav1.OwnerReference{{UID: "rs1"}, {UID: "rs2", Controller: ptr.To(true)}},
 		[]metav1.OwnerReference{{UID: "rs2"}},
-		[]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: new(true)}},
+		[]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: ptr.To(true)}},
 	)
 }
 
@@ -568,12 +569,12 @@ func (w *world) versionsOf(pod *v1.Pod) []*v1.Pod {
 func (w *world) strangers() []*v1.Pod {
 	stranger := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: "stranger", UID: "stranger", Labels: map[string]string{"app": "web", "tier": "x"},
-		OwnerReferences: []metav1.OwnerReference{{UID: "rs1", Controller: new(true)}},
+		OwnerReferences: []metav1.OwnerReference{{UID: "rs1", Controller: ptr.To(true)}},
 	}}
 	nobody := stranger.DeepCopy()
 	nobody.Name, nobody.UID = "", ""
 	daemon := stranger.DeepCopy()
-	daemon.UID, daemon.OwnerReferences = "daemon", []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: new(true)}}
+	daemon.UID, daemon.OwnerReferences = "daemon", []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", UID: "ds", Controller: ptr.To(true)}}
 	pods := []*v1.Pod{stranger, nobody, daemon}
 	for _, name := range w.podNames {
 		if versions := w.versions[name]; len(versions) > 0 {

@@ -85,12 +85,14 @@ func (p Policy) clone() Policy {
 		g := &p.Groups[i]
 		g.NodeSelector = g.NodeSelector.DeepCopy()
 		if g.Max != nil {
-			g.Max = new(*g.Max)
+			limit := *g.Max
+			g.Max = &limit
 		}
 	}
 	p.NodeSelector = p.NodeSelector.DeepCopy()
 	if p.TargetSize != nil {
-		p.TargetSize = new(*p.TargetSize)
+		size := *p.TargetSize
+		p.TargetSize = &size
 	}
 	return p
 }
@@ -138,7 +140,8 @@ func compile(p Policy) (*compiledPolicy, error) {
 	errs = append(errs, groupErrs...)
 	if p.Groups == nil {
 		c.Action = cmp.Or(p.Action, Must)
-		c.TargetSize = new(*cmp.Or(p.TargetSize, &defaultTargetSize))
+		size := *cmp.Or(p.TargetSize, &defaultTargetSize)
+		c.TargetSize = &size
 	}
 
 	if p.MatchLabelKeys == nil {

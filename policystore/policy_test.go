@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -19,7 +20,7 @@ func TestInvalidPolicy(t *testing.T) {
 	const size = "must be an integer of 0 or more, or a percentage from 0% to 100%, such as 40%"
 	like := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
 	percentage := func(size string) func(*policy) {
-		return func(p *policy) { p.TargetSize = new(intstr.FromString(size)) }
+		return func(p *policy) { p.TargetSize = ptr.To(intstr.FromString(size)) }
 	}
 	for name, tc := range map[string]struct {
 		edit func(*policy)
@@ -36,7 +37,7 @@ func TestInvalidPolicy(t *testing.T) {
 		"K2 targetSize 040%":       {percentage("040%"), `policy.targetSize: Invalid value: "040%": ` + size},
 		"K2 targetSize as a text":  {percentage("4"), `policy.targetSize: Invalid value: "4": ` + size},
 		"K2 targetSize left empty": {percentage(""), `policy.targetSize: Invalid value: "": ` + size},
-		"K2 targetSize -3":         {func(p *policy) { p.TargetSize = new(intstr.FromInt(-3)) }, "policy.targetSize: Invalid value: -3: " + size},
+		"K2 targetSize -3":         {func(p *policy) { p.TargetSize = ptr.To(intstr.FromInt(-3)) }, "policy.targetSize: Invalid value: -3: " + size},
 
 		"K3 enforcementMode strict": {func(p *policy) { p.EnforcementMode = "strict" },
 			`enforcementMode: Unsupported value: "strict": supported values: "BestEffort", "Strict"`},
@@ -91,7 +92,7 @@ func TestPolicyDefaults(t *testing.T) {
 		NodeSelector:    everything,
 		MatchLabelKeys:  []string{"pod-template-hash", "rollouts-pod-template-hash"},
 		Action:          policystore.Must,
-		TargetSize:      new(intstr.FromString("100%")),
+		TargetSize:      ptr.To(intstr.FromString("100%")),
 	}, info.Policy)
 	assert.Equal(t, policystore.Target, info.GroupOf(nil))
 	assert.Equal(t, 10, info.Quota(target, 10))

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -151,7 +152,7 @@ func TestRaces(t *testing.T) {
 			target int
 		}{
 			{"weight", func(p *policy) { p.Weight = 10 }, "4/6", 4},
-			{"target", func(p *policy) { p.TargetSize = new(intstr.FromString("80%")) }, "4/6", 8},
+			{"target", func(p *policy) { p.TargetSize = ptr.To(intstr.FromString("80%")) }, "4/6", 8},
 			{"podSelector", func(p *policy) { p.PodSelector = selector("tier", "a") }, "4/0", 3},
 			{"nodeSelector", func(p *policy) { p.NodeSelector = selector("arch", "arm") }, "1/3", 3},
 			{"action", func(p *policy) { p.Action = policystore.MustNot }, "3/1", 3},

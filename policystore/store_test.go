@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -195,7 +196,7 @@ func TestPoliciesAreCopied(t *testing.T) {
 		NamespacedName: types.NamespacedName{Namespace: "default", Name: "groups"},
 		PodSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"app": "groups"}},
 		Groups: []policystore.NodeGroup{
-			{Name: "spot", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}}, Share: "50%", Max: new(int32(3))},
+			{Name: "spot", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}}, Share: "50%", Max: ptr.To(int32(3))},
 			{Name: "rest"},
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -29,7 +30,7 @@ func must(mode policystore.EnforcementMode, size string) policystore.Policy {
 		EnforcementMode: mode,
 		PodSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		NodeSelector:    &metav1.LabelSelector{MatchLabels: spot},
-		TargetSize:      new(intstr.Parse(size)),
+		TargetSize:      ptr.To(intstr.Parse(size)),
 	}
 }
 
@@ -239,7 +240,7 @@ func labelled(key, value string) func(*v1.Pod) { return func(pod *v1.Pod) { pod.
 
 func controlledBy(workload types.UID) func(*v1.Pod) {
 	return func(pod *v1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{{UID: workload, Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: workload, Controller: ptr.To(true)}}
 	}
 }
 
@@ -253,4 +254,4 @@ func gated(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Nam
 
 func finished(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }
 
-func terminating(pod *v1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) }
+func terminating(pod *v1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.Now()) }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -92,7 +93,7 @@ func (c *Cluster) Policy(i int) policystore.Policy {
 		EnforcementMode: policystore.Strict,
 		PodSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": app(i)}},
 		NodeSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}},
-		TargetSize:      new(intstr.FromString("40%")),
+		TargetSize:      ptr.To(intstr.FromString("40%")),
 	}
 }
 
@@ -152,7 +153,7 @@ func (c *Cluster) PendingPod(i int) *v1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web",
 				UID:        types.UID(fmt.Sprintf("00c0ffee-7e5f-4a39-9c1d-%012d", workload)),
-				Controller: new(true),
+				Controller: ptr.To(true),
 			}},
 		},
 		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Priority: new(int32)},

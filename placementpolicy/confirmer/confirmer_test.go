@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -53,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		EnforcementMode: policystore.Strict,
 		PodSelector:     &metav1.LabelSelector{},
 		NodeSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"spot": "true"}},
-		TargetSize:      new(intstr.FromString("40%")),
+		TargetSize:      ptr.To(intstr.FromString("40%")),
 	}))
 	w.store.AddNode(node("m"))
 	w.store.AddNode(node("o"))

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
@@ -122,7 +123,7 @@ func pod(uid types.UID, node string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web", UID: uid, Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: ptr.To(true)}},
 		},
 		Spec: v1.PodSpec{NodeName: node},
 	}
@@ -261,10 +262,10 @@ func TestWhatIsNoObjectOfTheTypeIsIgnored(t *testing.T) {
 func TestWorkloads(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "rs"}
 	ofDeployment := meta
-	deployment := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Controller: new(true)}
+	deployment := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Controller: ptr.To(true)}
 	ofDeployment.OwnerReferences = []metav1.OwnerReference{deployment}
 	ofDeployment.Annotations = map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}
-	three, negative := new(int32(3)), new(int32(-3))
+	three, negative := ptr.To(int32(3)), ptr.To(int32(-3))
 	tests := []struct {
 		name string
 		feed func(*world) *feed

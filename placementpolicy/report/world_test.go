@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
@@ -129,7 +130,7 @@ func (w *world) addPods(n int, node string, labels ...string) []*v1.Pod {
 		pods[i] = &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
-				OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: new(true)}},
+				OwnerReferences: []metav1.OwnerReference{{UID: "rs", Controller: ptr.To(true)}},
 			},
 			Spec: v1.PodSpec{NodeName: node},
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
@@ -67,7 +68,7 @@ func TestToPolicy(t *testing.T) {
 			spec: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, base: 1, share: 30%, max: 2}, {name: b}], policy: {action: Must, targetSize: 100%}}`,
 			want: policystore.Policy{
 				NamespacedName: key, PodSelector: everything, Action: policystore.Must, TargetSize: size("100%"),
-				Groups: []policystore.NodeGroup{{Name: "a", NodeSelector: everything, Base: 1, Share: "30%", Max: new(int32(2))}, {Name: "b"}},
+				Groups: []policystore.NodeGroup{{Name: "a", NodeSelector: everything, Base: 1, Share: "30%", Max: ptr.To(int32(2))}, {Name: "b"}},
 			},
 		},
 		{

@@ -9,4 +9,4 @@
 // +groupName=placement-policy.scheduling.x-k8s.io
 package v1alpha1
 
-//go:generate go tool -modfile=../../internal/tools/go.mod controller-gen object crd paths=. output:dir=.
+//go:generate env GOWORK=off go tool -modfile=../../internal/tools/go.mod controller-gen object crd paths=. output:dir=.

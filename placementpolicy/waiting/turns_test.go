@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // newLine returns a world in which the pods web-0 and web-1 have the two places in the target group, and so many others wait for
@@ -26,7 +27,7 @@ func names(tries map[string]int) []string { return slices.Sorted(maps.Keys(tries
 func TestNoMorePodsAreTriedThanThereArePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, placed := newLine(t, 6)
-		important := w.change(w.addPods(1)[0], func(pod *v1.Pod) { pod.Spec.Priority = new(int32(1)) })
+		important := w.change(w.addPods(1)[0], func(pod *v1.Pod) { pod.Spec.Priority = ptr.To(int32(1)) })
 		w.keepOut(important)
 
 		w.remove(placed[0])

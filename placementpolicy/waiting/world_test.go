@@ -18,6 +18,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
@@ -69,7 +70,7 @@ func strict(name string, weight int32, size string) policystore.Policy {
 		EnforcementMode: policystore.Strict,
 		PodSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		NodeSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "spot"}},
-		TargetSize:      new(intstr.Parse(size)),
+		TargetSize:      ptr.To(intstr.Parse(size)),
 	}
 }
 

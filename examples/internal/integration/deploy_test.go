@@ -251,7 +251,7 @@ func TestDeployment(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nUSER %d:%d\n", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup))
 	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nEXPOSE %d\n", container.Ports[0].ContainerPort))
-	module, err := os.ReadFile("../../../go.mod")
+	module, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`FROM .*\bgolang:(\d+\.\d+) `).FindSubmatch(dockerfile)
 	require.NotNil(t, version, "the build stage's version of Go")

@@ -2,7 +2,6 @@ package labelselector
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -46,26 +45,6 @@ func (s Selector) String() string {
 		return "(nothing)"
 	}
 	return s.text
-}
-
-// Example makes up labels that the selector matches, for simulations and tests. ok is false if it finds none: it does
-// not look for values that several requirements on one key leave.
-func (s Selector) Example() (set labels.Set, ok bool) {
-	set = labels.Set{}
-	if s.compiled != nil {
-		requirements, _ := s.compiled.Requirements()
-		for _, r := range requirements {
-			switch r.Operator() {
-			case selection.Equals, selection.DoubleEquals, selection.In:
-				set[r.Key()] = slices.Min(r.Values().UnsortedList())
-			case selection.Exists:
-				if !set.Has(r.Key()) {
-					set[r.Key()] = "true"
-				}
-			}
-		}
-	}
-	return set, s.Matches(set)
 }
 
 // pair is one label: a key with its value, or with any value.

@@ -91,36 +91,3 @@ func TestCompileRefuses(t *testing.T) {
 		})
 	}
 }
-
-func TestExample(t *testing.T) {
-	in := func(key string, operator metav1.LabelSelectorOperator, values ...string) metav1.LabelSelectorRequirement {
-		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
-	}
-	for name, tc := range map[string]struct {
-		selector *metav1.LabelSelector
-		want     labels.Set
-		ok       bool
-	}{
-		"nil":        {nil, labels.Set{}, false},
-		"everything": {&metav1.LabelSelector{}, labels.Set{}, true},
-		"each operator": {&metav1.LabelSelector{
-			MatchLabels: map[string]string{"app": "web"},
-			MatchExpressions: []metav1.LabelSelectorRequirement{
-				in("tier", metav1.LabelSelectorOpIn, "front", "back"), in("tier", metav1.LabelSelectorOpExists), in("spot", metav1.LabelSelectorOpExists),
-				in("zone", metav1.LabelSelectorOpNotIn, "a"), in("old", metav1.LabelSelectorOpDoesNotExist),
-			},
-		}, labels.Set{"app": "web", "tier": "back", "spot": "true"}, true},
-		"a contradiction": {&metav1.LabelSelector{
-			MatchLabels:      map[string]string{"app": "web"},
-			MatchExpressions: []metav1.LabelSelectorRequirement{in("app", metav1.LabelSelectorOpDoesNotExist)},
-		}, labels.Set{"app": "web"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			selector, err := Compile(tc.selector)
-			require.NoError(t, err)
-			set, ok := selector.Example()
-			assert.Equal(t, tc.want, set)
-			assert.Equal(t, tc.ok, ok)
-		})
-	}
-}

@@ -17,11 +17,13 @@ import (
 // count is where the pods are: counted anew from the API server, by a store of its own, so that it owes nothing to the
 // scheduler's.
 type count struct {
-	policystore.Cohort // all cohorts added up, but for Labels and the sets
-	// offTarget are the cohorts whose pods are not exactly where they belong.
-	offTarget []policystore.Cohort
-	policy    policystore.PolicyInfo
-	nodes     []nodeCount
+	// qualifying is how many pods there are in all cohorts; placed how many are in each group, and belong how many should be.
+	qualifying     int
+	placed, belong []int
+	// off: there is a cohort whose pods are not exactly where they belong.
+	off    bool
+	policy policystore.PolicyInfo
+	nodes  []nodeCount
 }
 
 type nodeCount struct {
@@ -56,16 +58,27 @@ func (d *demonstration) count(ctx context.Context) (*count, error) {
 	for _, node := range nodes.Items {
 		c.nodes = append(c.nodes, nodeCount{node.Name, c.policy.GroupOf(node.Labels), podsOn[node.Name]})
 	}
-	for _, cohort := range c.policy.Cohorts {
-		c.Qualifying += cohort.Qualifying
-		c.Managed += cohort.Managed
-		c.Other += cohort.Other
-		c.Target += cohort.Target
-		if cohort.Managed != cohort.Target || cohort.Managed+cohort.Other != cohort.Qualifying {
-			c.offTarget = append(c.offTarget, cohort)
+	for g := range c.policy.Groups() {
+		placed, belong := 0, 0
+		for _, cohort := range c.policy.Cohorts {
+			want := c.policy.Quota(g, cohort.Qualifying)
+			c.off = c.off || cohort.Placed[g-1] != want
+			placed, belong = placed+cohort.Placed[g-1], belong+want
 		}
+		c.placed, c.belong = append(c.placed, placed), append(c.belong, belong)
+	}
+	for _, cohort := range c.policy.Cohorts {
+		c.qualifying += cohort.Qualifying
 	}
 	return c, nil
+}
+
+func sum(numbers []int) int {
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
 }
 
 func (c *count) print(out io.Writer) {
@@ -75,20 +88,34 @@ func (c *count) print(out io.Writer) {
 		fmt.Fprintf(table, "%s\t%s\t%d\t\n", node.name, c.policy.GroupName(node.group), node.pods)
 	}
 	table.Flush()
-	fmt.Fprintf(out, "the API server:   %d pods, %d in the target group, %d in the other, target %d\n", c.Qualifying, c.Managed, c.Other, c.Target)
+	fmt.Fprintf(out, "the API server:   %s\n", c.inGroups())
+}
+
+// inGroups tells where the pods are, and where they belong.
+func (c *count) inGroups() string {
+	if len(c.policy.Policy.Groups) == 0 {
+		return fmt.Sprintf("%d of %d pods in the target group, target %d", c.placed[0], c.qualifying, c.belong[0])
+	}
+	var groups []string
+	for g := range c.policy.Groups() {
+		groups = append(groups, fmt.Sprintf("%d in %s, where %d belong", c.placed[g-1], c.policy.GroupName(g), c.belong[g-1]))
+	}
+	return fmt.Sprintf("of %d pods %s", c.qualifying, strings.Join(groups, "; "))
 }
 
 // verdict returns what is off, or nil if all pods are exactly where they belong.
 func (c *count) verdict() error {
-	if len(c.offTarget) == 0 && c.Qualifying > 0 {
+	if !c.off && c.qualifying > 0 {
 		return nil
 	}
-	return fmt.Errorf("off: %d of %d pods in the target group, target %d, %d in the other group", c.Managed, c.Qualifying, c.Target, c.Other)
+	return fmt.Errorf("off: %s", c.inGroups())
 }
 
 // schedulerCounts are the policy's numbers in the scheduler's store, which it serves as metrics.
 type schedulerCounts struct {
-	qualifying, managed, other, target int
+	qualifying int
+	groups     []string
+	placed     []int
 }
 
 func (d *demonstration) schedulerCounts(ctx context.Context) (c schedulerCounts, err error) {
@@ -101,19 +128,32 @@ func (d *demonstration) schedulerCounts(ctx context.Context) (c schedulerCounts,
 	if err != nil {
 		return c, fmt.Errorf("reading the scheduler's metrics: %w", err)
 	}
-	for name, number := range map[string]*int{
-		"scheduler_placement_policy_qualifying_pods": &c.qualifying,
-		"scheduler_placement_policy_managed_pods":    &c.managed,
-		"scheduler_placement_policy_other_pods":      &c.other,
-		"scheduler_placement_policy_target_pods":     &c.target,
-	} {
-		for _, metric := range families[name].GetMetric() { // there is only one policy
-			*number = int(metric.GetGauge().GetValue())
+	value := func(name, group string) int { // there is only one policy
+		for _, metric := range families["scheduler_placement_policy_"+name].GetMetric() {
+			of := ""
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "group" {
+					of = label.GetValue()
+				}
+			}
+			if of == group {
+				return int(metric.GetGauge().GetValue())
+			}
 		}
+		return 0
+	}
+	c.qualifying = value("qualifying_pods", "")
+	for g := range d.last.policy.Groups() {
+		c.groups = append(c.groups, d.last.policy.GroupName(g))
+		c.placed = append(c.placed, value("group_pods", d.last.policy.GroupName(g)))
 	}
 	return c, nil
 }
 
 func (c schedulerCounts) print(out io.Writer) {
-	fmt.Fprintf(out, "scheduler's view: %d qualify, %d managed, %d other, target %d\n", c.qualifying, c.managed, c.other, c.target)
+	fmt.Fprintf(out, "scheduler's view: %d qualify", c.qualifying)
+	for i, group := range c.groups {
+		fmt.Fprintf(out, ", %d in group %s", c.placed[i], group)
+	}
+	fmt.Fprintln(out)
 }

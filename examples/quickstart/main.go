@@ -42,11 +42,11 @@ Flags:
 
 // options are what the flags say.
 type options struct {
-	policyFile     string
-	replicas       int
-	spot, onDemand int
-	keep           bool
-	svgFile        string
+	policyFile string
+	replicas   int
+	nodes      []int // of each kind; nil: 3 of each
+	keep       bool
+	svgFile    string
 }
 
 func main() {
@@ -82,7 +82,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func parseFlags(args []string, stderr io.Writer) (options, error) {
-	o := options{replicas: 10, spot: 3, onDemand: 3}
+	o := options{replicas: 10}
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
@@ -96,16 +96,15 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		}
 		return nil
 	})
-	flags.Func("nodes", "`SPOT,ONDEMAND`: how many nodes of each kind, at least one (default 3,3)", func(value string) (err error) {
-		spot, onDemand, ok := strings.Cut(value, ",")
-		if !ok {
-			return errors.New("must be two numbers, such as 3,3")
-		}
-		if o.spot, err = strconv.Atoi(spot); err != nil || o.spot < 1 {
-			return errors.New("the number of spot nodes must be at least 1")
-		}
-		if o.onDemand, err = strconv.Atoi(onDemand); err != nil || o.onDemand < 1 {
-			return errors.New("the number of on-demand nodes must be at least 1")
+	flags.Func("nodes", "`N,N,...`: how many nodes in each of the policy's groups, in their order, at least one (default 3 in each); "+
+		"without groups, of those that its nodeSelector matches and of the others", func(value string) error {
+		o.nodes = nil
+		for _, number := range strings.Split(value, ",") {
+			n, err := strconv.Atoi(number)
+			if err != nil || n < 1 {
+				return errors.New("must be numbers of at least 1, such as 3,3")
+			}
+			o.nodes = append(o.nodes, n)
 		}
 		return nil
 	})

@@ -56,6 +56,9 @@ func demonstrate(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if _, err := subject.nodes(o.nodes); err != nil {
+		return err
+	}
 	d := &demonstration{subject: subject, out: out}
 	if o.svgFile == "" {
 		return d.perform(ctx, o)
@@ -84,7 +87,7 @@ func (d *demonstration) perform(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, cp.Stop()) }()
 	d.ControlPlane = cp
-	if err := d.setUp(ctx, o.spot, o.onDemand); err != nil {
+	if err := d.setUp(ctx, o.nodes); err != nil {
 		return err
 	}
 	if d.recorder != nil {
@@ -120,7 +123,7 @@ func (d *demonstration) perform(ctx context.Context, o options) (err error) {
 		return nil
 	}
 	if verdict == nil {
-		fmt.Fprintf(out, "\nThe share of the pods in the target group is what the policy says.\n")
+		fmt.Fprintf(out, "\nThe pods are where the policy says.\n")
 	}
 	if o.keep {
 		fmt.Fprintf(out, "The control plane is there until Ctrl-C. In another terminal:\n\n  export KUBECONFIG=%s\n\n", cp.Kubeconfig())
@@ -132,11 +135,15 @@ func (d *demonstration) perform(ctx context.Context, o options) (err error) {
 		}
 		return verdict
 	}
-	fmt.Fprintf(out, "exact: %d of %d pods in the target group, target %d\n", d.last.Managed, d.last.Qualifying, d.last.Target)
+	fmt.Fprintf(out, "exact: %s\n", d.last.inGroups())
 	return nil
 }
 
-func (d *demonstration) setUp(ctx context.Context, spot, onDemand int) error {
+func (d *demonstration) setUp(ctx context.Context, counts []int) error {
+	nodes, err := d.nodes(counts)
+	if err != nil {
+		return err
+	}
 	rbac, err := examples.Files.ReadFile("deploy/rbac.yaml")
 	if err != nil {
 		return err
@@ -151,10 +158,10 @@ func (d *demonstration) setUp(ctx context.Context, spot, onDemand int) error {
 	if err := d.Apply(ctx, d.manifest); err != nil {
 		return err
 	}
-	if err := d.CreateNodes(ctx, d.nodes(spot, onDemand)...); err != nil {
+	if err := d.CreateNodes(ctx, nodes...); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "Made %d spot and %d on-demand nodes, and applied policy %s\n", spot, onDemand, d.policy.NamespacedName)
+	fmt.Fprintf(d.out, "Made %d nodes, and applied policy %s\n", len(nodes), d.policy.NamespacedName)
 	return d.startScheduler(ctx)
 }
 
@@ -222,14 +229,14 @@ func (d *demonstration) waitForRest(ctx context.Context) error {
 		if !d.complete(deployment) {
 			return false, nil
 		}
-		if d.last, err = d.count(ctx); err != nil || d.last.Qualifying != d.replicas {
+		if d.last, err = d.count(ctx); err != nil || d.last.qualifying != d.replicas {
 			return false, err
 		}
 		if d.stock {
 			return true, nil
 		}
 		counts, err := d.schedulerCounts(ctx)
-		return counts.managed == d.last.Managed && counts.other == d.last.Other, err
+		return slices.Equal(counts.placed, d.last.placed), err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("off: the pods are not all running after %s: %s", stepTimeout, d.pendingReasons(context.WithoutCancel(ctx)))
@@ -310,51 +317,51 @@ func (d *demonstration) deleteHalf(ctx context.Context) error {
 	return nil
 }
 
-// relabel moves a node with pods on it into the other group. The running pods stay, so the ratio drifts; it chooses a node
+// relabel moves a node with pods on it into another group. The running pods stay, so the ratio drifts; it chooses a node
 // without which it is possible to be exact again once there are as many pods as the last step wants.
 func (d *demonstration) relabel(ctx context.Context, finally int) error {
-	target := d.last.policy.Quota(policystore.Target, finally)
-	nodesIn := map[policystore.Group]int{}
 	for _, node := range d.last.nodes {
-		nodesIn[node.group]++
-	}
-	for _, node := range d.last.nodes {
-		managed, other := d.last.Managed, d.last.Other
-		labels := map[string]any{}
-		if node.group == policystore.Target {
-			managed, other = managed-node.pods, other+node.pods
-		} else {
-			managed, other = managed+node.pods, other-node.pods
-		}
-		spot := (node.group == policystore.Target) == (d.policy.Action != policystore.MustNot)
-		for key, value := range d.spotLabels {
-			if labels[key] = value; spot {
-				labels[key] = nil
+		for _, to := range d.kinds {
+			if d.relabelled != "" && d.relabelled != node.name || !d.mayMove(node, to.group, finally) {
+				continue
 			}
-		}
-		possible := node.pods > 0 && len(labels) > 0 && nodesIn[node.group] > 1 &&
-			managed <= target && other <= finally-target
-		if d.relabelled != "" {
-			possible = d.relabelled == node.name
-		}
-		if !possible {
-			continue
-		}
-		d.relabelled = node.name
-		if labels[groupLabel] = spotGroup; spot {
-			labels[groupLabel] = onDemandGroup
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
-		if err != nil {
+			d.relabelled = node.name
+			labels := d.relabels(node.group, to)
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+			if err != nil {
+				return err
+			}
+			_, err = d.Client().CoreV1().Nodes().Patch(ctx, node.name, types.MergePatchType, patch, metav1.PatchOptions{})
+			from, into := d.last.policy.GroupName(node.group), d.last.policy.GroupName(to.group)
+			fmt.Fprintf(d.out, "  node %s leaves group %s for %s with its %d pods\n", node.name, from, into, node.pods)
 			return err
 		}
-		_, err = d.Client().CoreV1().Nodes().Patch(ctx, node.name, types.MergePatchType, patch, metav1.PatchOptions{})
-		group := d.last.policy.GroupName(node.group)
-		fmt.Fprintf(d.out, "  node %s leaves the %s group with its %d pods\n", node.name, group, node.pods)
-		return err
 	}
 	fmt.Fprintln(d.out, "  left out: with no node could the ratio be exact again in the end")
 	return nil
+}
+
+// mayMove reports whether the node may go into the group: pods go with it, some node is left in its own group, and no group
+// then has more pods than belong there finally.
+func (d *demonstration) mayMove(node nodeCount, to policystore.Group, finally int) bool {
+	left := 0
+	for _, other := range d.last.nodes {
+		if other.group == node.group {
+			left++
+		}
+	}
+	if node.group == to || node.group == policystore.NoGroup || left == 1 || node.pods == 0 {
+		return false
+	}
+	placed := slices.Clone(d.last.placed)
+	placed[node.group-1] -= node.pods
+	placed[to-1] += node.pods
+	for g := range d.last.policy.Groups() {
+		if placed[g-1] > d.last.policy.Quota(g, finally) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *demonstration) scaleAndKill(ctx context.Context, replicas int) error {
@@ -384,6 +391,6 @@ func (d *demonstration) scaleAndKill(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "  killed with %d of %d pods placed\n", count.Managed+count.Other, replicas)
+	fmt.Fprintf(d.out, "  killed with %d of %d pods placed\n", sum(count.placed), replicas)
 	return d.startScheduler(ctx)
 }

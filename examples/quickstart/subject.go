@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -15,18 +16,24 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/placement-policy/scheduler-plugin/labelselector"
+	"github.com/placement-policy/scheduler-plugin/examples/internal/makeup"
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// subject is the policy that is shown, and labels that it selects.
+// subject is the policy that is shown, labels that it selects, and the kinds of nodes that it tells apart.
 type subject struct {
 	manifest  []byte
 	policy    policystore.Policy
 	podLabels map[string]string
-	// spotLabels are what the policy's node selector matches.
-	spotLabels map[string]string
+	kinds     []kind
+}
+
+// kind is a kind of nodes, which are in one group of the policy.
+type kind struct {
+	name   string
+	group  policystore.Group
+	labels map[string]string
 }
 
 // readSubject takes the first PlacementPolicy out of a file that may hold other documents too.
@@ -59,26 +66,35 @@ func newSubject(manifest []byte, object *v1alpha1.PlacementPolicy) (*subject, er
 		return nil, err
 	}
 	s := &subject{manifest: manifest, policy: policy}
-	if s.podLabels, err = labelsFor(policy.PodSelector); err != nil {
+	if s.podLabels, err = makeup.PodLabels(policy.PodSelector); err != nil {
+		return nil, fmt.Errorf("making up labels of pods: %w", err)
+	}
+	store := policystore.New()
+	if err := store.SetPolicy(policy); err != nil {
 		return nil, err
 	}
-	if s.spotLabels, err = labelsFor(policy.NodeSelector); err != nil {
-		return nil, err
+	info, _ := store.Policy(policy.NamespacedName)
+	for g := range info.Groups() {
+		labels, err := makeup.NodeLabels(info, g)
+		if err != nil {
+			continue // earlier groups have all nodes
+		}
+		s.kinds = append(s.kinds, kind{info.GroupName(g), g, labels})
+	}
+	if policy.Groups == nil {
+		s.callKindsSpotAndOnDemand()
 	}
 	return s, nil
 }
 
-// labelsFor makes up labels that the selector matches.
-func labelsFor(selector *metav1.LabelSelector) (map[string]string, error) {
-	compiled, err := labelselector.Compile(selector)
-	if err != nil {
-		return nil, err
+// callKindsSpotAndOnDemand puts the nodes first that the nodeSelector matches.
+func (s *subject) callKindsSpotAndOnDemand() {
+	if s.policy.Action == policystore.MustNot {
+		slices.Reverse(s.kinds)
 	}
-	made, ok := compiled.Example()
-	if !ok {
-		return nil, fmt.Errorf("the quickstart finds no labels that the selector %s matches: write a simpler one", compiled)
+	for i, name := range []string{"spot", "on-demand"}[:len(s.kinds)] {
+		s.kinds[i].name = name
 	}
-	return made, nil
 }
 
 const deploymentName = "web"
@@ -107,7 +123,7 @@ func (s *subject) deployment(replicas int) *appsv1.Deployment {
 	}
 }
 
-// spread spreads the pods of each revision over the two kinds of nodes.
+// spread spreads the pods of each revision over the kinds of nodes.
 func (s *subject) spread() []v1.TopologySpreadConstraint {
 	return []v1.TopologySpreadConstraint{{
 		MaxSkew:           1,
@@ -118,24 +134,41 @@ func (s *subject) spread() []v1.TopologySpreadConstraint {
 	}}
 }
 
-// groupLabel tells the two kinds of nodes apart for what cannot tell that a label is missing.
-const (
-	groupLabel    = "quickstart/group"
-	spotGroup     = "spot"
-	onDemandGroup = "on-demand"
-)
+// groupLabel tells the kinds of nodes apart for what cannot tell that a label is missing.
+const groupLabel = "quickstart/group"
 
-func (s *subject) nodes(spot, onDemand int) []*v1.Node {
+// nodes returns nodes, so many of each kind, or 3 of each if that is left open.
+func (s *subject) nodes(counts []int) ([]*v1.Node, error) {
+	if counts == nil {
+		counts = slices.Repeat([]int{3}, len(s.kinds))
+	}
+	if len(counts) != len(s.kinds) {
+		return nil, fmt.Errorf("--nodes: the policy tells %d kinds of nodes apart: write as many numbers", len(s.kinds))
+	}
 	var nodes []*v1.Node
-	add := func(group string, n int, extra map[string]string) {
-		for i := range n {
-			labels := map[string]string{groupLabel: group}
-			maps.Copy(labels, extra)
-			name := fmt.Sprintf("%s-%d", group, i+1)
+	for i, k := range s.kinds {
+		for n := range counts[i] {
+			labels := map[string]string{groupLabel: k.name}
+			maps.Copy(labels, k.labels)
+			name := fmt.Sprintf("%s-%d", k.name, n+1)
 			nodes = append(nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 		}
 	}
-	add(spotGroup, spot, s.spotLabels)
-	add(onDemandGroup, onDemand, nil)
-	return nodes
+	return nodes, nil
+}
+
+// relabels returns the changes of labels that make a node of one group one of another kind; a nil value removes a label.
+func (s *subject) relabels(from policystore.Group, to kind) map[string]any {
+	changes := map[string]any{groupLabel: to.name}
+	for _, k := range s.kinds {
+		for key := range k.labels {
+			if k.group == from {
+				changes[key] = nil
+			}
+		}
+	}
+	for key, value := range to.labels {
+		changes[key] = value
+	}
+	return changes
 }

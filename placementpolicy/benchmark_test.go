@@ -92,7 +92,8 @@ func BenchmarkCycleStateRead(b *testing.B) {
 	}
 }
 
-// Of the whole state, with the plugin's part: the scheduler clones it for each node with nominated pods or possible victims.
+// Of the whole state, with the plugin's part: the scheduler clones it for each node with nominated pods or possible
+// victims.
 func BenchmarkCycleStateClone(b *testing.B) {
 	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
 		state, _ := w.preFilter(w.pendingPod(c))
@@ -117,7 +118,8 @@ func BenchmarkFilterPerNode(b *testing.B) {
 	}
 }
 
-// Of a policy with so many groups, one of which is closed: on a node of the last one, for which all selectors are asked.
+// Of a policy with so many groups, one of which is closed: on a node of the last one, for which all selectors are
+// asked.
 func BenchmarkGroups(b *testing.B) {
 	for _, groups := range []int{2, policystore.MaxGroups} {
 		w := newWorld(b)

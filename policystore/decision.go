@@ -11,7 +11,8 @@ import (
 )
 
 // Decision says where a pod may go and where it should go, by the policy that governs it. It is a value: it stays as it
-// is when the store moves on. The zero value is the decision for a pod that no policy governs: all groups are open to it.
+// is when the store moves on. The zero value is the decision for a pod that no policy governs: all groups are open to
+// it.
 type Decision struct {
 	// Policy is the policy that governs the pod.
 	Policy types.NamespacedName
@@ -30,8 +31,8 @@ type Decision struct {
 	labels   flatLabels // that the cohort's pods agree on
 	pod      types.UID
 	priority int32
-	// moved are the other pods that a simulation counts elsewhere than the store has them: in a group or, evicted, in none. It
-	// is never changed in place, since copies share it.
+	// moved are the other pods that a simulation counts elsewhere than the store has them: in a group or, evicted, in
+	// none. It is never changed in place, since copies share it.
 	moved []placement
 }
 
@@ -75,7 +76,8 @@ func (d Decision) Groups() iter.Seq[Group] { return d.spec.groups().all() }
 // GroupName returns what the policy calls the group; empty for NoGroup.
 func (d Decision) GroupName(g Group) string { return d.spec.groups().name(g) }
 
-// GroupOf returns the group that a node with these labels is in: NoGroup if it is in none, or if no policy governs the pod.
+// GroupOf returns the group that a node with these labels is in: NoGroup if it is in none, or if no policy governs the
+// pod.
 func (d Decision) GroupOf(nodeLabels map[string]string) Group {
 	return d.spec.groups().groupOf(labels.Set(nodeLabels))
 }
@@ -99,8 +101,8 @@ func (d Decision) AllowsAll() bool {
 	return d.spec.rest != NoGroup
 }
 
-// NewPlaces returns how many pods of the cohort may go where the earlier decision about the pod did not let it go: into a
-// group that is open and was not or, if the nodes are now divided in another way, into any that is open. If no Strict
+// NewPlaces returns how many pods of the cohort may go where the earlier decision about the pod did not let it go: into
+// a group that is open and was not or, if the nodes are now divided in another way, into any that is open. If no Strict
 // policy governs the pod any more nothing limits them: that is [math.MaxInt].
 func (d Decision) NewPlaces(earlier Decision) int {
 	same := d.spec.sameDivision(earlier.spec)
@@ -126,7 +128,8 @@ type CohortID struct {
 	labels flatLabels
 }
 
-// String returns the policy and the labels that the cohort's pods agree on, as in default/web{pod-template-hash=5d4f8c}.
+// String returns the policy and the labels that the cohort's pods agree on, as in
+// default/web{pod-template-hash=5d4f8c}.
 func (c CohortID) String() string {
 	if c == (CohortID{}) {
 		return ""
@@ -137,8 +140,8 @@ func (c CohortID) String() string {
 // CohortID returns which cohort the decision counts.
 func (d Decision) CohortID() CohortID { return CohortID{d.Policy, d.labels} }
 
-// OnlyGroup returns the group in which a Strict policy wants all pods, however many there are, as with 0% or 100%; ok is
-// false for any other policy.
+// OnlyGroup returns the group in which a Strict policy wants all pods, however many there are, as with 0% or 100%; ok
+// is false for any other policy.
 func (d Decision) OnlyGroup() (g Group, ok bool) {
 	if d.EnforcementMode() != Strict {
 		return NoGroup, false
@@ -150,8 +153,8 @@ func (d Decision) OnlyGroup() (g Group, ok bool) {
 // Quota returns how many of the cohort's Size pods belong in the group; 0 for NoGroup.
 func (d Decision) Quota(g Group) int { return int(d.quota[g]) }
 
-// Placed returns how many other pods of the cohort are placed in the group, or hold a place there as nominated pods; 0 for
-// NoGroup.
+// Placed returns how many other pods of the cohort are placed in the group, or hold a place there as nominated pods; 0
+// for NoGroup.
 func (d Decision) Placed(g Group) int { return int(d.placed[g]) }
 
 // Free returns how many more pods the group takes until it holds all that belong there. It is negative if it holds too
@@ -182,8 +185,8 @@ func (d Decision) Preference() string {
 		d.GroupName(d.Preferred), d.spec.groups().plan.counts(placed)[d.Preferred], placed, d.Placed(d.Preferred))
 }
 
-// QuotaError is the error of [Store.AssumePod] when a Strict policy lets no more pods into the node's group. The message
-// is the decision's reason.
+// QuotaError is the error of [Store.AssumePod] when a Strict policy lets no more pods into the node's group. The
+// message is the decision's reason.
 type QuotaError struct {
 	Decision Decision
 	Group    Group

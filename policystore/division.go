@@ -62,11 +62,11 @@ func (l *nodeLog) add(c nodeChange) {
 
 func (l *nodeLog) count() int { return l.dropped + len(l.changes) }
 
-// NodesIn returns the names of the known nodes in a group of the decision's policy, in sets of at most 500 each, none of
-// them empty and all of about equal size. They are shared: they must not be changed, and stay as they are when nodes
-// change. It returns none if the policy is gone or has other groups since, or if no policy governs the pod. It remembers
-// the last 100 ways in which it was asked to divide the nodes: another one costs a look at all nodes, about a millisecond
-// for 5,000.
+// NodesIn returns the names of the known nodes in a group of the decision's policy, in sets of at most 500 each, none
+// of them empty and all of about equal size. They are shared: they must not be changed, and stay as they are when nodes
+// change. It returns none if the policy is gone or has other groups since, or if no policy governs the pod. It
+// remembers the last 100 ways in which it was asked to divide the nodes: another one costs a look at all nodes, about a
+// millisecond for 5,000.
 func (s *Store) NodesIn(d Decision, g Group) []sets.Set[string] {
 	if d.spec == nil || g == NoGroup {
 		return nil
@@ -113,8 +113,8 @@ func (ds *divisions) of(spec *compiledPolicy) *division {
 	return div
 }
 
-// newsFor returns the changes that the division is yet to follow or, if it is new or too many have changed, all nodes anew.
-// ok is false if the policy does not divide the nodes as in the decision any more.
+// newsFor returns the changes that the division is yet to follow or, if it is new or too many have changed, all nodes
+// anew. ok is false if the policy does not divide the nodes as in the decision any more.
 func (s *Store) newsFor(div *division, d Decision) (changes []nodeChange, anew, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -202,8 +202,8 @@ func (l nodeSets) with(name string) nodeSets {
 	return l
 }
 
-// without returns the sets without a name that is in one of them. If few are left in that one, all are spread anew: after that it
-// takes many more until there are few again.
+// without returns the sets without a name that is in one of them. If few are left in that one, all are spread anew:
+// after that it takes many more until there are few again.
 func (l nodeSets) without(name string) nodeSets {
 	i := slices.IndexFunc(l, func(set sets.Set[string]) bool { return set.Has(name) })
 	l = slices.Clone(l)

@@ -125,8 +125,8 @@ func TestInvalidGroups(t *testing.T) {
 	}
 }
 
-// pools returns a world with room for everything on a node in each of the pools, of the same name, and on the node "rest",
-// which is in none.
+// pools returns a world with room for everything on a node in each of the pools, of the same name, and on the node
+// "rest", which is in none.
 func pools(t *testing.T, p policystore.Policy, names ...string) *world {
 	w := newWorld(t, p)
 	for _, name := range names {
@@ -163,7 +163,9 @@ func TestGroups(t *testing.T) {
 		},
 		"50 %, 30 % and the rest": {
 			[]group{
-				{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b"), Share: "30%"}, {Name: "rest"},
+				{Name: "a", NodeSelector: inPool("a"), Share: "50%"},
+				{Name: "b", NodeSelector: inPool("b"), Share: "30%"},
+				{Name: "rest"},
 			},
 			map[int]string{1: "0/0/1", 2: "1/0/1", 10: "5/3/2", 30: "15/9/6"},
 		},
@@ -207,7 +209,9 @@ func TestGroupsThatOverlap(t *testing.T) {
 
 // A node that no group has takes no pods from Strict. Those that are there qualify, and are in no group.
 func TestANodeThatNoGroupHas(t *testing.T) {
-	groups := []policystore.NodeGroup{{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")}}
+	groups := []policystore.NodeGroup{
+		{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")},
+	}
 	for _, mode := range []policystore.EnforcementMode{policystore.Strict, policystore.BestEffort} {
 		w := pools(t, grouped(mode, groups...), "a", "b")
 		w.create(2, onNode("rest"))
@@ -239,7 +243,9 @@ func TestANodeThatNoGroupHas(t *testing.T) {
 
 // AllowsAll is for nodes that need not be looked at.
 func TestAllowsAll(t *testing.T) {
-	groups := []policystore.NodeGroup{{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")}}
+	groups := []policystore.NodeGroup{
+		{Name: "a", NodeSelector: inPool("a"), Share: "50%"}, {Name: "b", NodeSelector: inPool("b")},
+	}
 	for name, tc := range map[string]struct {
 		policy policystore.Policy
 		pods   int
@@ -308,7 +314,8 @@ func TestAGroupWithoutNodes(t *testing.T) {
 
 func TestPlanOfAPolicy(t *testing.T) {
 	w := newWorld(t, grouped(policystore.Strict,
-		policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "70%"}, policystore.NodeGroup{Name: "rest", Base: 2}))
+		policystore.NodeGroup{Name: "a", NodeSelector: inPool("a"), Share: "70%"},
+		policystore.NodeGroup{Name: "rest", Base: 2}))
 	info, _ := w.Policy(web)
 	slots := ""
 	for n := 1; n <= 12; n++ {

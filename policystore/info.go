@@ -36,8 +36,8 @@ func (i PolicyInfo) GroupOf(nodeLabels map[string]string) Group {
 	return i.spec.groups().groupOf(labels.Set(nodeLabels))
 }
 
-// Quota returns how many of n pods belong in the group, which is how many of the first n slots of the policy's plan do: 0
-// for NoGroup, and if the policy is invalid.
+// Quota returns how many of n pods belong in the group, which is how many of the first n slots of the policy's plan do:
+// 0 for NoGroup, and if the policy is invalid.
 func (i PolicyInfo) Quota(g Group, n int) int {
 	if g > i.spec.groups().last() {
 		return 0
@@ -45,8 +45,8 @@ func (i PolicyInfo) Quota(g Group, n int) int {
 	return int(i.spec.groups().plan.counts(min(max(0, n), math.MaxInt32))[g])
 }
 
-// GroupOfSlot returns the group that slot n of the policy's plan belongs to: the one for the n-th pod. It is NoGroup if n is
-// less than 1, and if the policy is invalid.
+// GroupOfSlot returns the group that slot n of the policy's plan belongs to: the one for the n-th pod. It is NoGroup if
+// n is less than 1, and if the policy is invalid.
 func (i PolicyInfo) GroupOfSlot(n int) Group {
 	if n < 1 {
 		return NoGroup
@@ -70,16 +70,17 @@ type Cohort struct {
 	// Managed and Target are what Placed and Quota say of all groups but the last together; Other is what Placed says of
 	// the last.
 	Managed, Target, Other int
-	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the numbers they are live: they
-	// go on with the store, also when no pod of the cohort is left, or the policy is replaced by one of the same name.
+	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the numbers they are live:
+	// they go on with the store, also when no pod of the cohort is left, or the policy is replaced by one of the same
+	// name.
 	QualifyingPods, ManagedPods SetReader[types.UID]
 }
 
 // cohortsAtOnce is how many cohorts are read under the lock at once, and how many pods.
 const cohortsAtOnce = 1000
 
-// Policy returns what the store knows of a policy, and whether it is there. It lets others in after each thousand cohorts:
-// what it tells of more of them is of several moments.
+// Policy returns what the store knows of a policy, and whether it is there. It lets others in after each thousand
+// cohorts: what it tells of more of them is of several moments.
 func (s *Store) Policy(key types.NamespacedName) (info PolicyInfo, ok bool) {
 	pol, spec, cohorts := s.beginPolicy(key, &info)
 	if pol == nil {

@@ -76,7 +76,8 @@ func storeView(s *Store, key types.NamespacedName) string {
 		qualifying, managed := slices.Collect(c.QualifyingPods.All()), slices.Collect(c.ManagedPods.All())
 		view := viewOf(c.Labels, qualifying, c.Size, c.Quota, managed, c.Placed)
 		rest := len(c.Quota) - 1
-		if len(qualifying) != c.Qualifying || len(managed) != c.Managed || c.Target != c.Size-c.Quota[rest] || c.Other != c.Placed[rest] {
+		if len(qualifying) != c.Qualifying || len(managed) != c.Managed ||
+			c.Target != c.Size-c.Quota[rest] || c.Other != c.Placed[rest] {
 			view += fmt.Sprintf(", but by number %+v", c)
 		}
 		cohorts = append(cohorts, view)

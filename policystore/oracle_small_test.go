@@ -108,8 +108,8 @@ func TestOracleSmallWorlds(t *testing.T) {
 		name:  "three groups",
 		start: events{sets(three), knows(spot), shows(pod("p", on("other")))},
 		events: events{
-			knows(onDemand), knows(other), loses(spot), sets(last), sets(strict), shows(pod("r", on("spot"))), assumes(q, onDemand),
-			assumes(p, spot),
+			knows(onDemand), knows(other), loses(spot), sets(last), sets(strict), shows(pod("r", on("spot"))),
+			assumes(q, onDemand), assumes(p, spot),
 		},
 	}, {
 		name:  "life of a pod",

@@ -191,6 +191,7 @@ func (p policyInWords) String() string {
 		groups = append(groups, fmt.Sprintf("%s: nodes=%s base=%d share=%s max=%d", g.Name,
 			metav1.FormatLabelSelector(g.NodeSelector), g.Base, g.Share, ptr.Deref(g.Max, -1)))
 	}
-	return fmt.Sprintf("%s weight=%d mode=%q pods=%s nodes=%s keys=%q action=%q size=%s groups=%q", p.NamespacedName, p.Weight, p.EnforcementMode,
-		metav1.FormatLabelSelector(p.PodSelector), metav1.FormatLabelSelector(p.NodeSelector), p.MatchLabelKeys, p.Action, p.TargetSize, groups)
+	return fmt.Sprintf("%s weight=%d mode=%q pods=%s nodes=%s keys=%q action=%q size=%s groups=%q",
+		p.NamespacedName, p.Weight, p.EnforcementMode, metav1.FormatLabelSelector(p.PodSelector),
+		metav1.FormatLabelSelector(p.NodeSelector), p.MatchLabelKeys, p.Action, p.TargetSize, groups)
 }

@@ -233,7 +233,8 @@ func oracleGroups(p Policy) (groups []oracleGroup, valid bool) {
 		last := i == len(p.Groups)-1
 		selector, err := metav1.LabelSelectorAsSelector(g.NodeSelector)
 		share, shareErr := percentOf(intstr.FromString(g.Share))
-		group := oracleGroup{g.Name, groupSize{int(g.Base), share, noMax}, func(node labels.Set) bool { return selector.Matches(node) }}
+		has := func(node labels.Set) bool { return selector.Matches(node) }
+		group := oracleGroup{g.Name, groupSize{int(g.Base), share, noMax}, has}
 		if g.NodeSelector == nil {
 			group.has = anything
 		}
@@ -549,8 +550,11 @@ func (o *oracle) overruledBy(p oraclePolicy) map[types.NamespacedName]int {
 
 func overruledView(by map[types.NamespacedName]int) string { return fmt.Sprintf("overruled by %v", by) }
 
-func viewOf(cohort map[string]string, qualifying []types.UID, size int, quota []int, managed []types.UID, placed []int) string {
+func viewOf(
+	cohort map[string]string, qualifying []types.UID, size int, quota []int, managed []types.UID, placed []int,
+) string {
 	slices.Sort(qualifying)
 	slices.Sort(managed)
-	return fmt.Sprintf("%v: qualifying %v, size %d, quota %v, managed %v, placed %v", cohort, qualifying, size, quota, managed, placed)
+	return fmt.Sprintf("%v: qualifying %v, size %d, quota %v, managed %v, placed %v",
+		cohort, qualifying, size, quota, managed, placed)
 }

@@ -91,8 +91,8 @@ each cohort has as many pods in each group as belong there, and none is pending,
 		"groups, those of the first kind get labels that the nodeSelector matches, and those of other kinds do not. So the "+
 		"first kind is group target if the action is Must, and the other kinds are if it is MustNot. "+
 		"Or say the labels: 'spot[pool=spot]=3,od[pool=od,zone=a]=5'")
-	flags.BoolVar(&o.plan, "plan", false, "show the plan of the policy, with --set after the change, and nothing else: to which "+
-		"groups its first pods go, and how many belong in each, for some numbers of pods")
+	flags.BoolVar(&o.plan, "plan", false, "show the plan of the policy, with --set after the change, and nothing else: "+
+		"to which groups its first pods go, and how many belong in each, for some numbers of pods")
 	flags.IntVar(&o.replicas, "replicas", 0, "`N` more pods for the policy, 10 by default with -f; all are there before the "+
 		"first is placed. They are like the newest pod that it governs or, if there is none, have labels that its "+
 		"podSelector matches")

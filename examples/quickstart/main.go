@@ -96,8 +96,8 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		}
 		return nil
 	})
-	flags.Func("nodes", "`N,N,...`: how many nodes in each of the policy's groups, in their order, at least one (default 3 in each); "+
-		"without groups, of those that its nodeSelector matches and of the others", func(value string) error {
+	flags.Func("nodes", "`N,N,...`: how many nodes in each of the policy's groups, in their order, at least one "+
+		"(default 3 in each); without groups, of those that its nodeSelector matches and of the others", func(value string) error {
 		o.nodes = nil
 		for _, number := range strings.Split(value, ",") {
 			n, err := strconv.Atoi(number)

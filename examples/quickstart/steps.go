@@ -211,7 +211,8 @@ func (d *demonstration) run(ctx context.Context, do func(context.Context) error)
 	return nil
 }
 
-// waitForRest waits until the Deployment has all its pods running, no other pod is left, and the scheduler's store knows.
+// waitForRest waits until the Deployment has all its pods running, no other pod is left, and the scheduler's store
+// knows.
 func (d *demonstration) waitForRest(ctx context.Context) error {
 	shown := -1
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -317,8 +318,8 @@ func (d *demonstration) deleteHalf(ctx context.Context) error {
 	return nil
 }
 
-// relabel moves a node with pods on it into another group. The running pods stay, so the ratio drifts; it chooses a node
-// without which it is possible to be exact again once there are as many pods as the last step wants.
+// relabel moves a node with pods on it into another group. The running pods stay, so the ratio drifts; it chooses a
+// node without which it is possible to be exact again once there are as many pods as the last step wants.
 func (d *demonstration) relabel(ctx context.Context, finally int) error {
 	for _, node := range d.last.nodes {
 		for _, to := range d.kinds {
@@ -341,8 +342,8 @@ func (d *demonstration) relabel(ctx context.Context, finally int) error {
 	return nil
 }
 
-// mayMove reports whether the node may go into the group: pods go with it, some node is left in its own group, and no group
-// then has more pods than belong there finally.
+// mayMove reports whether the node may go into the group: pods go with it, some node is left in its own group, and no
+// group then has more pods than belong there finally.
 func (d *demonstration) mayMove(node nodeCount, to policystore.Group, finally int) bool {
 	left := 0
 	for _, other := range d.last.nodes {

@@ -157,7 +157,8 @@ func (s *subject) nodes(counts []int) ([]*v1.Node, error) {
 	return nodes, nil
 }
 
-// relabels returns the changes of labels that make a node of one group one of another kind; a nil value removes a label.
+// relabels returns the changes of labels that make a node of one group one of another kind; a nil value removes a
+// label.
 func (s *subject) relabels(from policystore.Group, to kind) map[string]any {
 	changes := map[string]any{groupLabel: to.name}
 	for _, k := range s.kinds {

@@ -31,11 +31,13 @@ var policyMetrics = []struct {
 }{
 	{policyDesc("qualifying_pods", "Number of active pods that the placement policy governs, pending ones too."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.QualifyingPods }},
-	{policyDesc("managed_pods", "Number of pods placed in any group but the last of the placement policy that governs them."),
+	{policyDesc("managed_pods", "Number of pods placed in any group but the last of the placement policy "+
+		"that governs them."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.ManagedPods }},
 	{policyDesc("other_pods", "Number of pods placed in the last group of the placement policy that governs them."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.OtherPods }},
-	{policyDesc("target_pods", "Number of qualifying pods that belong in the groups but the last of the placement policy."),
+	{policyDesc("target_pods", "Number of qualifying pods that belong in the groups but the last of the "+
+		"placement policy."),
 		func(s v1alpha1.PlacementPolicyStatus) int32 { return s.TargetPods }},
 	{policyDesc("on_target", "1 if each pod of the placement policy is placed where it belongs, 0 if not."),
 		onTargetValue},
@@ -55,7 +57,8 @@ var groupMetrics = []struct {
 }{
 	{policyDesc("group_pods", "Number of pods placed in the group of the placement policy that governs them.", "group"),
 		func(g v1alpha1.GroupStatus) int32 { return g.Pods }},
-	{policyDesc("group_target_pods", "Number of qualifying pods that belong in the group of the placement policy.", "group"),
+	{policyDesc("group_target_pods", "Number of qualifying pods that belong in the group of the placement policy.",
+		"group"),
 		func(g v1alpha1.GroupStatus) int32 { return g.TargetPods }},
 }
 

@@ -7,15 +7,16 @@ import (
 
 // The comments on the types below are also what `kubectl explain placementpolicy` prints.
 //
-// The two selectors are required by rules on the spec, not by the schema, because a rule can say what to write. The syntax
-// of label keys and values in selectors is left to the store, and so are the operators in those of groups: rules for it
-// would cost more than an API server allows, since nothing bounds the size of a metav1.LabelSelector.
+// The two selectors are required by rules on the spec, not by the schema, because a rule can say what to write. The
+// syntax of label keys and values in selectors is left to the store, and so are the operators in those of groups: rules
+// for it would cost more than an API server allows, since nothing bounds the size of a metav1.LabelSelector.
 //
-// matchLabelKeys is an atomic list: in a set, the default would stay beside the keys that a server-side apply brings. groups
-// is one too, since the order of the groups matters.
+// matchLabelKeys is an atomic list: in a set, the default would stay beside the keys that a server-side apply brings.
+// groups is one too, since the order of the groups matters.
 //
-// policy has no default of its own, which would stand beside groups. Objects that were stored with one keep it, and may have
-// groups put in its place by an apply that knows nothing of it: so groups bear with a policy that says no more than that.
+// policy has no default of its own, which would stand beside groups. Objects that were stored with one keep it, and may
+// have groups put in its place by an apply that knows nothing of it: so groups bear with a policy that says no more
+// than that.
 
 // EnforcementMode says what happens to a pod when the nodes that it should go to have no room.
 // +kubebuilder:validation:Enum=BestEffort;Strict
@@ -39,8 +40,8 @@ const (
 	MustNot Action = "MustNot"
 )
 
-// PlacementPolicy asks the scheduler to divide some pods over groups of nodes, such as 40% of the pods of an application on
-// spot nodes, and the rest on the other nodes.
+// PlacementPolicy asks the scheduler to divide some pods over groups of nodes, such as 40% of the pods of an
+// application on spot nodes, and the rest on the other nodes.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=pp
@@ -195,8 +196,8 @@ const (
 	ReasonValid       = "Valid"
 	ReasonInvalid     = "Invalid"
 
-	// ConditionOnTarget is True if all qualifying pods are placed, and in each cohort as many in each group as belong there.
-	// It is Unknown if the spec is invalid.
+	// ConditionOnTarget is True if all qualifying pods are placed, and in each cohort as many in each group as belong
+	// there. It is Unknown if the spec is invalid.
 	ConditionOnTarget = "OnTarget"
 	ReasonOnTarget    = "OnTarget"
 	// ReasonPodsPending: pods are yet to be placed.
@@ -247,8 +248,8 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Cohorts int32 `json:"cohorts"`
 
-	// offTargetCohorts are the cohorts, or the first of them, that have more or fewer pods in a group than belong there. At
-	// most 10.
+	// offTargetCohorts are the cohorts, or the first of them, that have more or fewer pods in a group than belong there.
+	// At most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

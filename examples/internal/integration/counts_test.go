@@ -57,8 +57,8 @@ func (w *world) requireAgreement() {
 	})
 }
 
-// requireNoDrift has the scheduler compare its store with its informers' caches, until it finds no difference: while other
-// tests are going on in the same cluster, there may be some.
+// requireNoDrift has the scheduler compare its store with its informers' caches, until it finds no difference: while
+// other tests are going on in the same cluster, there may be some.
 func (w *world) requireNoDrift() {
 	w.t.Helper()
 	before := w.metric("scheduler_placement_policy_comparisons_total", nil)
@@ -191,8 +191,8 @@ func targetOf(policy *v1alpha1.PlacementPolicy, n int) (int, error) {
 	return min(target, n), nil
 }
 
-// inAllButTheLast returns how many of n pods belong in the groups but the last. A max may be that of the only group with a
-// share, which then has no base.
+// inAllButTheLast returns how many of n pods belong in the groups but the last. A max may be that of the only group
+// with a share, which then has no base.
 func inAllButTheLast(groups []v1alpha1.Group, n int) (int, error) {
 	shares, bases, beyond, limit := 0, 0, n, n
 	for i, g := range groups {

@@ -15,8 +15,7 @@ const (
 	onA = "nodeSelector: {matchLabels: {pool: a}}"
 	onB = "nodeSelector: {matchLabels: {pool: b}}"
 
-	baseAndShare = "[{name: a, " + onA + ", share: 70%}, {name: rest, base: 2}]"
-	threePools   = "[{name: a, " + onA + ", share: 50%}, {name: b, " + onB + ", share: 30%}, {name: rest}]"
+	threePools = "[{name: a, " + onA + ", share: 50%}, {name: b, " + onB + ", share: 30%}, {name: rest}]"
 )
 
 // groupsSpec is a policy for application web that has groups.
@@ -100,7 +99,8 @@ func TestAGroupWithAMax(t *testing.T) {
 	forBothModes(t, func(t *testing.T, mode string) {
 		w := newWorld(t)
 		w.threeKindsOfNodes()
-		w.setPolicy("web", groupsSpec(mode, "[{name: a, "+onA+", share: 50%, max: 3}, {name: b, "+onB+", base: 1}, {name: rest}]"))
+		w.setPolicy("web", groupsSpec(mode,
+			"[{name: a, "+onA+", share: 50%, max: 3}, {name: b, "+onB+", base: 1}, {name: rest}]"))
 		w.deploy("web", 5)
 		w.requireInGroups(2, 1, 2)
 		w.scale("web", 25)
@@ -121,7 +121,9 @@ func TestAGroupWithoutNodesWaits(t *testing.T) {
 	w.eventually(func(c *assert.CollectT) {
 		status, err := w.policyStatus("web")
 		require.NoError(c, err)
-		assert.Equal(c, []v1alpha1.GroupStatus{{Name: "a", Pods: 5, TargetPods: 5}, {Name: "b", TargetPods: 3}, {Name: "rest", Pods: 2, TargetPods: 2}}, status.Groups)
+		assert.Equal(c, []v1alpha1.GroupStatus{
+			{Name: "a", Pods: 5, TargetPods: 5}, {Name: "b", TargetPods: 3}, {Name: "rest", Pods: 2, TargetPods: 2},
+		}, status.Groups)
 	})
 	w.addNodes("b1", inPool("b"))
 	w.requireInGroups(5, 3, 2)
@@ -186,7 +188,8 @@ func TestRolloutsOfThreeGroups(t *testing.T) {
 	forBothModes(t, func(t *testing.T, mode string) {
 		w := newWorld(t)
 		w.threeKindsOfNodes()
-		w.setPolicy("web", groupsSpec(mode, "[{name: a, "+onA+", base: 1, share: 50%}, {name: b, "+onB+", share: 30%}, {name: rest}]"))
+		w.setPolicy("web", groupsSpec(mode,
+			"[{name: a, "+onA+", base: 1, share: 50%}, {name: b, "+onB+", share: 30%}, {name: rest}]"))
 		w.deploy("web", 11)
 		w.requireInGroups(6, 3, 2)
 		for range 3 {

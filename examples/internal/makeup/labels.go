@@ -47,8 +47,8 @@ func NodeLabels(policy policystore.PolicyInfo, group policystore.Group) (map[str
 	return set, nil
 }
 
-// find returns the first label set that is accepted, of those that can make a difference to the selectors: each of their
-// keys with each of its values, with others, or left out.
+// find returns the first label set that is accepted, of those that can make a difference to the selectors: each of
+// their keys with each of its values, with others, or left out.
 func find(selectors []labels.Selector, accept func(labels.Labels) bool) (map[string]string, bool) {
 	values := map[string][]string{}
 	for _, s := range selectors {

@@ -1,4 +1,4 @@
-// Package placementpolicy is a kube-scheduler plugin that holds the pods of a workload to a ratio between two groups of
+// Package placementpolicy is a kube-scheduler plugin that holds the pods of a workload to a ratio between groups of
 // nodes, as PlacementPolicy objects say. It is thin: what it knows is in a [policystore.Store], which also decides.
 //
 // A scheduler registers it and enables it with one line of its configuration:
@@ -24,9 +24,9 @@
 //	Reserve    counts the pod as placed, in one step with a last check
 //	Unreserve  undoes that, once it is certain that the pod is not bound
 //
-// A pod that the plugin has kept out of a group is tried again when the group opens: as many of them as there are places.
-// Pods that no policy governs cost a map lookup. The plugin writes nothing to the API server on the way of a pod. Beside it,
-// it keeps the status of the policies up to date, and records events on those that cannot be followed.
+// A pod that the plugin has kept out of a group is tried again when the group opens: as many of them as there are
+// places. Pods that no policy governs cost a map lookup. The plugin writes nothing to the API server on the way of a
+// pod. Beside it, it keeps the status of the policies up to date, and records events on those that cannot be followed.
 //
 // The package needs no k8s.io/kubernetes, so it compiles into any scheduler distribution.
 package placementpolicy

@@ -20,7 +20,7 @@ type EnforcementMode string
 const (
 	// Strict keeps the pod pending rather than break the ratio.
 	Strict EnforcementMode = "Strict"
-	// BestEffort lets the pod go to the other group.
+	// BestEffort lets the pod go to another group.
 	BestEffort EnforcementMode = "BestEffort"
 )
 

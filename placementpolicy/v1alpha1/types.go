@@ -225,7 +225,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	QualifyingPods int32 `json:"qualifyingPods"`
 
-	// managedPods is how many of them are placed in the target group or, of more than two groups, in any but the last.
+	// managedPods is how many of them are placed in any group but the last: without groups in the spec, in target.
 	// +optional
 	ManagedPods int32 `json:"managedPods"`
 
@@ -283,7 +283,7 @@ type CohortStatus struct {
 	// qualifyingPods is how many active pods the cohort has, pending ones too.
 	QualifyingPods int32 `json:"qualifyingPods"`
 
-	// managedPods is how many of them are placed in the target group or, of more than two groups, in any but the last.
+	// managedPods is how many of them are placed in any group but the last: without groups in the spec, in target.
 	ManagedPods int32 `json:"managedPods"`
 
 	// otherPods is how many of them are placed in the last group.

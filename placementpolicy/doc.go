@@ -22,7 +22,8 @@
 //	PreScore   takes a decision of its own, so that the score points also work alone
 //	Score      prefers the nodes that keep the ratio of what is placed exact
 //	Reserve    counts the pod as placed, in one step with a last check
-//	Unreserve  undoes that, once it is certain that the pod is not bound
+//	Permit     lets every pod pass, and notes that it came so far
+//	Unreserve  undoes what Reserve did, at once if the pod cannot be bound, else when the API server has said that it is not
 //
 // A pod that the plugin has kept out of a group is tried again when the group opens: as many of them as there are
 // places. Pods that no policy governs cost a map lookup. The plugin writes nothing to the API server on the way of a

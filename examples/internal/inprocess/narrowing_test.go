@@ -39,8 +39,8 @@ func TestBestEffortGoesElsewhereWhenTheFiltersFindNoRoom(t *testing.T) {
 	assert.Equal(t, []string{"0/200 nodes are available: 198 node(s) didn't satisfy plugin(s) [placementpolicy], " +
 		"2 node(s) didn't have free ports for the requested pod ports. " +
 		"preemption: 0/200 nodes are available: 198 Preemption is not helpful for scheduling, " +
-		"2 no pod is evicted before the nodes of both groups were tried., " +
-		"placement policy default/web-on-spot: target group open (0 of 1 pods; 1 qualify), " +
+		"2 no pod is evicted before the nodes of all groups were tried., " +
+		"placement policy default/web-on-spot: group target open (0 of 1 pods; 1 qualify), " +
 		"but none of 2 nodes there has room for the pod: all nodes are tried next"}, c.failures("web-0"))
 }
 

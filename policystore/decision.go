@@ -151,11 +151,11 @@ func (d Decision) OnlyGroup() (g Group, ok bool) {
 }
 
 // Quota returns how many of the cohort's Size pods belong in the group; 0 for NoGroup.
-func (d Decision) Quota(g Group) int { return int(d.quota[g]) }
+func (d Decision) Quota(g Group) int { return d.quota.of(g) }
 
 // Placed returns how many other pods of the cohort are placed in the group, or hold a place there as nominated pods; 0
 // for NoGroup.
-func (d Decision) Placed(g Group) int { return int(d.placed[g]) }
+func (d Decision) Placed(g Group) int { return d.placed.of(g) }
 
 // Free returns how many more pods the group takes until it holds all that belong there. It is negative if it holds too
 // many, as under BestEffort or after a scale-down.

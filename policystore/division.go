@@ -68,7 +68,7 @@ func (l *nodeLog) count() int { return l.dropped + len(l.changes) }
 // remembers the last 100 ways in which it was asked to divide the nodes: another one costs a look at all nodes, about a
 // millisecond for 5,000.
 func (s *Store) NodesIn(d Decision, g Group) []sets.Set[string] {
-	if d.spec == nil || g == NoGroup {
+	if g == NoGroup || g > d.spec.groups().last() {
 		return nil
 	}
 	s.divisions.mu.Lock()

@@ -297,6 +297,20 @@ func TestGroupsOfAPolicyChange(t *testing.T) {
 	require.Zero(t, managed())
 }
 
+// A number that stands for no group is in nobody's way.
+func TestAGroupThatThePolicyDoesNotHave(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "40%"))
+	info, _ := w.Policy(web)
+	d, _ := w.Decide(newPod("pod"))
+	for _, g := range []policystore.Group{3, policystore.MaxGroups, policystore.MaxGroups + 1, math.MaxUint8} {
+		assert.Equal(t, []int{0, 0, 0, 0}, []int{d.Quota(g), d.Placed(g), d.Free(g), info.Quota(g, 10)})
+		assert.Empty(t, d.GroupName(g)+info.GroupName(g))
+		assert.Empty(t, w.NodesIn(d, g))
+		assert.False(t, d.Allows(g))
+		assert.False(t, w.CouldEvict(d, g))
+	}
+}
+
 // One group that has no node waits for its share, and the others get theirs.
 func TestAGroupWithoutNodes(t *testing.T) {
 	w := pools(t, grouped(policystore.Strict,

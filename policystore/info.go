@@ -39,10 +39,8 @@ func (i PolicyInfo) GroupOf(nodeLabels map[string]string) Group {
 // Quota returns how many of n pods belong in the group, which is how many of the first n slots of the policy's plan do:
 // 0 for NoGroup, and if the policy is invalid.
 func (i PolicyInfo) Quota(g Group, n int) int {
-	if g > i.spec.groups().last() {
-		return 0
-	}
-	return int(i.spec.groups().plan.counts(min(max(0, n), math.MaxInt32))[g])
+	counts := i.spec.groups().plan.counts(min(max(0, n), math.MaxInt32))
+	return counts.of(g)
 }
 
 // GroupOfSlot returns the group that slot n of the policy's plan belongs to: the one for the n-th pod. It is NoGroup if

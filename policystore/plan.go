@@ -8,6 +8,14 @@ const MaxGroups = 8
 // perGroup is a number of pods for each group of a policy, at the group's number; that of NoGroup is 0.
 type perGroup [MaxGroups + 1]int32
 
+// of returns the number of the group; 0 if there is no such group.
+func (q *perGroup) of(g Group) int {
+	if int(g) >= len(q) {
+		return 0
+	}
+	return int(q[g])
+}
+
 // list returns the numbers of the groups from 1 to last.
 func (q *perGroup) list(last Group) []int {
 	list := make([]int, last)

@@ -102,6 +102,7 @@ func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interfac
 	go s.waiting.Run(ctx)
 	go s.confirmer.Run(ctx)
 	go s.report.Run(ctx)
+	go s.awaitLeading(ctx)
 	go s.compareOnSignal(ctx)
 	go s.feeder.Run(ctx)
 	return s, nil

@@ -16,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -186,15 +188,14 @@ func TestDeletes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var w *world
 			var told []string
-			hook := func(when string) func(old, pod *v1.Pod) {
-				return func(old, pod *v1.Pod) {
-					if pod == nil {
-						told = append(told, fmt.Sprintf("%s: %s/%s is gone", when, old.Namespace, old.Name))
-					}
+			hook := func(old, pod *v1.Pod) {
+				if pod == nil {
+					told = append(told, fmt.Sprintf("%s/%s is gone, %d pods are left", old.Namespace, old.Name, w.count().Qualifying))
 				}
 			}
-			w := newWorld(t, Hooks{BeforePod: hook("before"), AfterPod: hook("after")})
+			w = newWorld(t, Hooks{BeforePod: hook, AfterPod: hook})
 			p, another := pod("p", "m"), pod("another", "m")
 			another.Name = "another"
 			w.policies.set(policy(t, "web-on-spot", 1, strict40))
@@ -204,7 +205,7 @@ func TestDeletes(t *testing.T) {
 
 			w.pods.handler.OnDelete(deleted(p))
 			assert.Equal(t, 1, w.count().Qualifying)
-			assert.Equal(t, []string{"before: default/web is gone", "after: default/web is gone"}, told)
+			assert.Equal(t, []string{"default/web is gone, 2 pods are left", "default/web is gone, 1 pods are left"}, told)
 			w.nodes.handler.OnDelete(deleted(node("m", "true")))
 			assert.Zero(t, w.count().Managed)
 			w.policies.handler.OnDelete(deleted(policy(t, "web-on-spot", 1, strict40)))
@@ -348,4 +349,19 @@ func TestHooksAreToldAfterTheStore(t *testing.T) {
 	w.policies.set(policy(t, "web-on-spot", 2, strict80))
 	w.policies.handler.OnDelete(policy(t, "web-on-spot", 2, strict80))
 	assert.Equal(t, []string{"web-on-spot 40%", "web-on-spot 80%", "web-on-spot <nil>"}, told)
+}
+
+func TestPoliciesAreKeptWithoutManagedFields(t *testing.T) {
+	stored := policy(t, "web-on-spot", 1, strict40)
+	stored.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsType: "FieldsV1"}})
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{v1alpha1.Resource(): "PlacementPolicyList"}, stored)
+	informer := NewPolicyInformer(client)
+	go informer.RunWithContext(t.Context())
+	require.True(t, cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced))
+	obj, ok, err := informer.GetStore().GetByKey(webOnSpot.String())
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Empty(t, obj.(*unstructured.Unstructured).GetManagedFields())
+	assert.Contains(t, obj.(*unstructured.Unstructured).Object, "spec")
 }

@@ -112,12 +112,21 @@ func TestStatusTellsTheGroups(t *testing.T) {
 		want []v1alpha1.GroupStatus
 		sums [3]int32 // managed, other and target
 	}{
-		"two": {strict40, []v1alpha1.GroupStatus{{Name: "target", Pods: 3, TargetPods: 2}, {Name: "other", Pods: 3, TargetPods: 4}},
-			[3]int32{3, 3, 2}},
+		"two": {
+			strict40,
+			[]v1alpha1.GroupStatus{{Name: "target", Pods: 3, TargetPods: 2}, {Name: "other", Pods: 3, TargetPods: 4}},
+			[3]int32{3, 3, 2},
+		},
 		"three": {
-			`{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [{name: spot, nodeSelector: {matchLabels: {spot: "true"}}, share: 40%},
-				{name: gone, nodeSelector: {matchLabels: {spot: gone}}, base: 1}, {name: rest}]}`,
-			[]v1alpha1.GroupStatus{{Name: "spot", Pods: 3, TargetPods: 2}, {Name: "gone", TargetPods: 1}, {Name: "rest", Pods: 3, TargetPods: 3}},
+			`{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [
+				{name: spot, nodeSelector: {matchLabels: {spot: "true"}}, share: 40%},
+				{name: gone, nodeSelector: {matchLabels: {spot: gone}}, base: 1},
+				{name: rest}]}`,
+			[]v1alpha1.GroupStatus{
+				{Name: "spot", Pods: 3, TargetPods: 2},
+				{Name: "gone", TargetPods: 1},
+				{Name: "rest", Pods: 3, TargetPods: 3},
+			},
 			[3]int32{3, 3, 3},
 		},
 	} {

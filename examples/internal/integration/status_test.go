@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -144,6 +145,32 @@ func TestAStandbyLeavesCountsAlone(t *testing.T) {
 	})
 }
 
+// TestALeaderWithNothingToScheduleWritesCounts scales down under a scheduler that has not tried any pod.
+func TestALeaderWithNothingToScheduleWritesCounts(t *testing.T) {
+	t.Parallel()
+	for _, elect := range []bool{true, false} {
+		t.Run(fmt.Sprint("leader-elect=", elect), func(t *testing.T) {
+			t.Parallel()
+			c, err := startCluster(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, c.Apply(t.Context(), []byte(v1alpha1.CRDManifest())))
+			w := newWorldIn(t, c)
+			w.startScheduler(schedulerOptions{})
+			w.addNodes("m1 o1")
+			w.deploy("web", 10, onlyOn("o"))
+			w.requireOn("o", 10)
+			require.NoError(t, w.scheduler.Stop())
+
+			w.startScheduler(schedulerOptions{ExtraArgs: []string{fmt.Sprint("--leader-elect=", elect)}})
+			w.setPolicy("web", strict40)
+			w.scale("web", 5)
+			w.requireStatus("web", metav1.ConditionFalse, v1alpha1.ReasonDrift, v1alpha1.PlacementPolicyStatus{
+				ObservedGeneration: 1, QualifyingPods: 5, OtherPods: 5, TargetPods: 2, Cohorts: 1,
+			})
+		})
+	}
+}
+
 // TestStatusOfAnOlderVersionIsTakenOver has a status that was written by an update, as older versions of the
 // scheduler did.
 func TestStatusOfAnOlderVersionIsTakenOver(t *testing.T) {
@@ -152,7 +179,9 @@ func TestStatusOfAnOlderVersionIsTakenOver(t *testing.T) {
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
 	policies := w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace)
-	off := map[string]any{"qualifyingPods": int64(1), "managedPods": int64(1), "otherPods": int64(0), "targetPods": int64(0)}
+	off := map[string]any{
+		"qualifyingPods": int64(1), "managedPods": int64(1), "otherPods": int64(0), "targetPods": int64(0),
+	}
 	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		policy, err := policies.Get(w.ctx, "web", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -172,7 +201,8 @@ func TestStatusOfAnOlderVersionIsTakenOver(t *testing.T) {
 }
 
 // requireStatus waits until the policy has this status, with the condition OnTarget as given.
-func (w *world) requireStatus(policy string, onTarget metav1.ConditionStatus, reason string, want v1alpha1.PlacementPolicyStatus) {
+func (w *world) requireStatus(policy string, onTarget metav1.ConditionStatus, reason string,
+	want v1alpha1.PlacementPolicyStatus) {
 	w.t.Helper()
 	w.eventually(func(c *assert.CollectT) {
 		got, err := w.policyStatus(policy)

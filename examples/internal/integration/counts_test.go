@@ -163,7 +163,7 @@ func matches(selector *metav1.LabelSelector, set labels.Set) bool {
 func groupOf(policy *v1alpha1.PlacementPolicy, node labels.Set) (managed, other bool) {
 	groups := policy.Spec.Groups
 	if groups == nil {
-		managed = matches(policy.Spec.NodeSelector, node) == (policy.Spec.Policy.Action == v1alpha1.Must)
+		managed = matches(policy.Spec.NodeSelector, node) == (policy.Spec.Policy.Action != v1alpha1.MustNot)
 		return managed, !managed
 	}
 	for i, g := range groups {
@@ -178,6 +178,9 @@ func groupOf(policy *v1alpha1.PlacementPolicy, node labels.Set) (managed, other 
 func targetOf(policy *v1alpha1.PlacementPolicy, n int) (int, error) {
 	if groups := policy.Spec.Groups; groups != nil {
 		return inAllButTheLast(groups, n)
+	}
+	if policy.Spec.Policy.TargetSize == nil {
+		return n, nil
 	}
 	size := policy.Spec.Policy.TargetSize.String()
 	number, percent := strings.CutSuffix(size, "%")

@@ -158,9 +158,9 @@ func TestKubectlEditAndPatch(t *testing.T) {
 	for _, tt := range []struct{ kind, patch, size, refused string }{
 		{kind: "merge", patch: `{"spec": {"policy": {"targetSize": 3}}}`, size: "3"},
 		{kind: "json", patch: `[{"op": "replace", "path": "/spec/policy/targetSize", "value": "50%"}]`, size: "50%"},
-		{kind: "merge", patch: `{"spec": {"policy": null}}`, size: "100%"},
-		{kind: "merge", patch: `{"spec": {"enforcementMode": "strict"}}`, size: "100%", refused: `spec.enforcementMode: Unsupported value: "strict": supported values: "BestEffort", "Strict"`},
-		{kind: "merge", patch: `{"spec": {"podSelector": null}}`, size: "100%", refused: "spec.podSelector: Required value: write the labels of the pods to place, or {} for every pod of the namespace"},
+		{kind: "merge", patch: `{"spec": {"policy": null}}`, size: ""}, // which means 100%
+		{kind: "merge", patch: `{"spec": {"enforcementMode": "strict"}}`, refused: `spec.enforcementMode: Unsupported value: "strict": supported values: "BestEffort", "Strict"`},
+		{kind: "merge", patch: `{"spec": {"podSelector": null}}`, refused: "spec.podSelector: Required value: write the labels of the pods to place, or {} for every pod of the namespace"},
 	} {
 		_, err := w.tryKubectl(invocation{args: []string{"patch", "pp", "web", "--type=" + tt.kind, "--patch=" + tt.patch}})
 		if tt.refused == "" {

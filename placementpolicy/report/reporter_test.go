@@ -214,6 +214,7 @@ func TestAStatusThatIsRefusedIsTriedEverMoreSeldomWhateverChanges(t *testing.T) 
 				w := running(t)
 				w.Schedules()
 				w.refuse(tt.err)
+				w.meanwhile = func() { w.PolicyChanged(webOnSpot) }
 				w.setPolicy("web-on-spot", strict40)
 				for range 600 {
 					w.addPods(1, "o")

@@ -51,7 +51,9 @@ type world struct {
 	mu      sync.Mutex // guards the rest
 	refusal error      // what the API server answers
 	tried   int        // requests
-	applied []applied
+	// meanwhile is called during each request.
+	meanwhile func()
+	applied   []applied
 }
 
 // applied is a request that the API server has granted.
@@ -195,6 +197,9 @@ func (r resource) ApplyStatus(ctx context.Context, name string, obj *unstructure
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tried++
+	if w.meanwhile != nil {
+		w.meanwhile()
+	}
 	if w.refusal != nil {
 		return nil, w.refusal
 	}

@@ -148,7 +148,7 @@ func TestPodGroupsAreNotNarrowed(t *testing.T) {
 	framework.NeedPodGroups(t)
 	w := newLargeWorld(t, bestEffort40)
 	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	state.InPodGroup(framework.NewCycleState())
 	assert.Nil(t, w.narrow(state, webPod("p").Obj()))
 }
 

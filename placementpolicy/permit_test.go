@@ -60,7 +60,7 @@ func TestTheServerIsAskedOnlyAboutPodsThatMayBeBound(t *testing.T) {
 		"the trial of a pod group": {strict40, func(w *world, pod *v1.Pod) fwk.CycleState {
 			w.reserve(pod, "m1")
 			state := framework.NewCycleState()
-			state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+			state.InPodGroup(framework.NewCycleState())
 			return state
 		}, false},
 	} {

@@ -227,7 +227,7 @@ func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
 		members := w.addPods(5)
 		for i, pod := range members {
 			state := framework.NewCycleState()
-			state.SetPodGroupSchedulingCycle(group)
+			state.InPodGroup(group)
 			_, status := w.PreFilter(w.ctx, state, pod, nil)
 			require.True(t, status.IsSuccess())
 			if i == 2 { // o1 and o2 have no room for it, and two are on m1
@@ -259,7 +259,7 @@ func TestAPodGroupThatEvictsIsWokenByThat(t *testing.T) {
 		attempt := func(inSnapshot ...*v1.Pod) *fwk.Status {
 			w.handle.snapshot = framework.NewSnapshot(inSnapshot, []*v1.Node{spotNode("m1")})
 			state := framework.NewCycleState()
-			state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+			state.InPodGroup(framework.NewCycleState())
 			_, status := w.PreFilter(w.ctx, state, high, nil)
 			require.True(t, status.IsSuccess())
 			return w.Filter(w.ctx, state, high, w.nodeInfo("m1"))

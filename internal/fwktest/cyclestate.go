@@ -52,8 +52,8 @@ func NeedPodGroups(t testing.TB) {
 	}
 }
 
-// SetPodGroupSchedulingCycle makes the cycle a part of that of the pod's group. See NeedPodGroups.
-func (s *CycleState) SetPodGroupSchedulingCycle(group *CycleState) {
+// InPodGroup makes the cycle a part of that of the pod's group. See NeedPodGroups.
+func (s *CycleState) InPodGroup(group *CycleState) {
 	s.inPodGroup = true
 	s.CycleState = newMember(anyRelease.GetPodGroupSchedulingCycle, anyRelease.GetPlacementCycleState, group)
 }

@@ -23,7 +23,8 @@ type Cluster struct {
 
 // Compare returns in words, a line each, where the store differs from the cluster; nothing if it does not. It counts the
 // cluster anew in a store of its own, to which it adds the reservations of s, which only s can know. It is meant for
-// debugging and tests. Lists that are not of the very moment show differences that are none.
+// debugging and tests: it keeps out whoever changes the store for about a millisecond for 1,000 pods. Lists that are not
+// of the very moment show differences that are none.
 func (s *Store) Compare(cluster Cluster) []string {
 	fresh := New()
 	for _, p := range cluster.Policies {

@@ -81,12 +81,12 @@
 //
 // # Feeding a store
 //
-// Informers' handlers call SetPolicy, RemovePolicy, AddNode, UpdateNode, RemoveNode, AddPod, UpdatePod, RemovePod and
-// SetWorkloadSize, with the object that is inside a cache.DeletedFinalStateUnknown; the scheduling cycle calls
-// [Store.Decide] to filter and score, [Store.AssumePod] to reserve and [Store.ForgetPod] to unreserve, once it is
-// certain that the pod is not bound: a bind may be stored although it seemed to fail. Nothing is counted anew and
-// nothing is written to the API server. Before the first decision all handlers should have seen what there is: until
-// then the counts are too low.
+// Informers' handlers call SetPolicy, RemovePolicy, AddNode, UpdateNode, RemoveNode, AddPod, UpdatePod, RemovePod,
+// SetWorkloadSize and RemoveWorkload, with the object that is inside a cache.DeletedFinalStateUnknown or, where there is
+// none, [Store.RemovePodNamed]; the scheduling cycle calls [Store.Decide] to filter and score, [Store.AssumePod] to
+// reserve and [Store.ForgetPod] to unreserve, once it is certain that the pod is not bound: a bind may be stored although
+// it seemed to fail. Nothing is counted anew and nothing is written to the API server. Before the first decision all
+// handlers should have seen what there is: until then the counts are too low.
 //
 // # Concurrency
 //

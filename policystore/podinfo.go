@@ -53,6 +53,7 @@ func (s *Store) PodsOf(policy types.NamespacedName) []PodInfo {
 	var infos []PodInfo
 	for _, set := range s.setsOf(policy) {
 		for some := range slices.Chunk(slices.Collect(set.All()), cohortsAtOnce) {
+			infos = slices.Grow(infos, len(some)) // not under the lock
 			s.mu.RLock()
 			for _, uid := range some {
 				if p := s.state.pods[uid]; p != nil && p.cohort != nil && p.cohort.policy.key == policy {

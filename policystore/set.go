@@ -94,8 +94,12 @@ func (s *Set[T]) Len() int {
 // may change the set, and others may too.
 func (s *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
+		snapshot := make([]T, 0, s.Len()) // not under the lock, since it may have to help the garbage collector
 		s.mu.RLock()
-		snapshot := slices.Concat(s.few, s.items.UnsortedList())
+		snapshot = append(snapshot, s.few...)
+		for item := range s.items {
+			snapshot = append(snapshot, item)
+		}
 		s.mu.RUnlock()
 		slices.Values(snapshot)(yield)
 	}

@@ -101,7 +101,8 @@ func (s *Store) has(known func(*state) bool) bool {
 
 // SetPolicy adds a policy or replaces the one of the same name. Counts follow at once; pods that are placed stay where
 // they are. If the policy is invalid, the error says why (see [Policy.Validate]), and the policy governs nothing until
-// a valid one is set.
+// a valid one is set: the one that was there does not govern any more either. A policy that comes to govern 100,000 pods,
+// no two of which have the same labels, keeps everybody out for about 100 ms; one that is only resized, for no time.
 func (s *Store) SetPolicy(p Policy) error {
 	spec, err := compile(p)
 	s.update(func(st *state) { st.setPolicy(p.NamespacedName, spec, err) })

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/internal/workers"
+	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
@@ -80,10 +81,17 @@ type Reporter struct {
 	changed sets.Set[types.NamespacedName]
 	// retryAt is when the status of a policy may be written again, after an attempt that has failed.
 	retryAt map[types.NamespacedName]time.Time
+	// written are statuses that the informer may yet have to show.
+	written map[types.NamespacedName]writtenStatus
 	// told is what was last told to be wrong with a policy: the status may not be written.
 	told map[types.NamespacedName]string
 	// unfiltered has the policies that NotFiltered was called for, by UID.
 	unfiltered map[types.NamespacedName]types.UID
+}
+
+type writtenStatus struct {
+	before string // the resource version that the informer showed then
+	status v1alpha1.PlacementPolicyStatus
 }
 
 // New returns a reporter, which does nothing yet: see [Reporter.Run].
@@ -99,6 +107,7 @@ func New(options Options) *Reporter {
 		began:      make(chan struct{}),
 		changed:    sets.New[types.NamespacedName](),
 		retryAt:    map[types.NamespacedName]time.Time{},
+		written:    map[types.NamespacedName]writtenStatus{},
 		told:       map[types.NamespacedName]string{},
 		unfiltered: map[types.NamespacedName]types.UID{},
 	}
@@ -169,7 +178,7 @@ func (r *Reporter) write(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	policy := obj.(*unstructured.Unstructured)
-	old := statusIn(policy)
+	old := r.latest(policy)
 	now := statusOf(old, policy.GetGeneration(), info, r.Waiting(key))
 	updateTo := fromSpec
 	if r.schedules.Load() {
@@ -184,8 +193,9 @@ func (r *Reporter) write(ctx context.Context, key types.NamespacedName) {
 		r.queue.Add(key)
 		return
 	}
+	var written *unstructured.Unstructured
 	if err == nil {
-		err = r.apply(ctx, policy, update)
+		written, err = r.apply(ctx, policy, update)
 	}
 	_ = r.writes.Wait(ctx) // here, so that the next status is not worked out before it may be written
 	if err != nil {
@@ -195,7 +205,23 @@ func (r *Reporter) write(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	r.succeeded(key)
+	r.mu.Lock()
+	r.written[key] = writtenStatus{policy.GetResourceVersion(), statusIn(written)}
+	r.mu.Unlock()
 	r.tellChanges(policy, old.Conditions, now.Conditions)
+}
+
+// latest returns the status as it was written last, as long as the informer shows the policy as it was before: compared
+// with that, what is no longer so would look as if it had been written.
+func (r *Reporter) latest(shown *unstructured.Unstructured) v1alpha1.PlacementPolicyStatus {
+	key := types.NamespacedName(cache.MetaObjectToName(shown))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.written[key]; ok && w.before == shown.GetResourceVersion() {
+		return w.status
+	}
+	delete(r.written, key)
+	return statusIn(shown)
 }
 
 // notYet returns how long the policy has to wait yet. It is zero when the policy may be written now; changes from
@@ -261,5 +287,6 @@ func (r *Reporter) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.unfiltered, key)
+	delete(r.written, key)
 	delete(r.told, key)
 }

@@ -125,6 +125,33 @@ func TestAReplicaThatDoesNotScheduleLeavesTheCountsAlone(t *testing.T) {
 	})
 }
 
+func TestAChangeThatIsTakenBackIsWrittenThoughTheInformerIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := running(t)
+		w.Schedules()
+		w.setPolicy("web-on-spot", strict40)
+		w.pass(time.Minute)
+		w.lags = true
+		pod := w.addPods(1, "o")[0]
+		require.Len(t, w.pass(time.Minute), 1)
+		w.PolicyChanged(webOnSpot)
+		require.Empty(t, w.pass(time.Minute))
+		w.Store.RemovePod(pod.UID)
+		written := w.pass(time.Minute)
+		require.Len(t, written, 1, "for the informer nothing has changed")
+		assert.Zero(t, written[0].OtherPods)
+
+		w.lags = false
+		obj, _, _ := w.cache.GetByKey(webOnSpot.String())
+		policy := obj.(*unstructured.Unstructured).DeepCopy()
+		policy.SetResourceVersion("newer")
+		policy.Object["status"] = nil
+		require.NoError(t, w.cache.Update(policy))
+		w.PolicyChanged(webOnSpot)
+		assert.Len(t, w.pass(time.Minute), 1, "what the informer shows counts again")
+	})
+}
+
 func TestNothingIsWrittenBeforeAllIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -245,8 +272,9 @@ func TestAPolicyThatIsGoneIsForgotten(t *testing.T) {
 		w.removePolicy("web-on-spot")
 		w.pass(2 * lastRetry)
 		for name, left := range map[string]int{
-			"changed": len(w.changed), "retryAt": len(w.retryAt), "told": len(w.told), "unfiltered": len(w.unfiltered),
-			"failures": w.failures.NumRequeues(webOnSpot), "in": len(w.urgency.in), "last": len(w.urgency.last),
+			"changed": len(w.changed), "retryAt": len(w.retryAt), "told": len(w.told), "written": len(w.written),
+			"unfiltered": len(w.unfiltered), "failures": w.failures.NumRequeues(webOnSpot),
+			"in": len(w.urgency.in), "last": len(w.urgency.last),
 		} {
 			assert.Zero(t, left, name)
 		}

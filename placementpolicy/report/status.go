@@ -77,7 +77,9 @@ func changed(old, now v1alpha1.PlacementPolicyStatus) bool {
 	})
 }
 
-func (r *Reporter) apply(ctx context.Context, policy *unstructured.Unstructured, u *update) error {
+// apply returns the policy as the API server has it then.
+func (r *Reporter) apply(ctx context.Context, policy *unstructured.Unstructured,
+	u *update) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	object := &unstructured.Unstructured{Object: map[string]any{"status": u.status}}
@@ -87,8 +89,7 @@ func (r *Reporter) apply(ctx context.Context, policy *unstructured.Unstructured,
 	object.SetUID(policy.GetUID()) // so that no other policy of that name gets it
 	policies := r.Client.Resource(v1alpha1.Resource()).Namespace(policy.GetNamespace())
 	options := metav1.ApplyOptions{FieldManager: u.manager, Force: true}
-	_, err := policies.ApplyStatus(ctx, policy.GetName(), object, options)
-	return err
+	return policies.ApplyStatus(ctx, policy.GetName(), object, options)
 }
 
 // statusIn returns the status that the policy has, without conditions of others. One that cannot be read is none: it

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
@@ -189,4 +190,58 @@ func BenchmarkReserveAndForget(b *testing.B) {
 			w.store.ForgetPod(pod)
 		}
 	})
+}
+
+// In a cluster of 5,000 nodes, of which 4,000 are in the group that the pod prefers.
+func BenchmarkPreFilterInALargeCluster(b *testing.B) {
+	tests := []struct {
+		name, cpu string // of the preferred nodes
+		workloads int
+	}{
+		{"room", "4", 1},
+		{"full", "500m", 1},
+		{"full/workloads=1000", "500m", 1000},
+	}
+	for _, tt := range tests {
+		b.Run(tt.name, func(b *testing.B) {
+			w := newWorld(b)
+			w.setPolicy("web-on-spot", `{enforcementMode: BestEffort, `+selectors+`, policy: {targetSize: 100%}}`)
+			for i := range 4000 {
+				w.nodes.set(framework.MakeNode().Name(fmt.Sprint("t", i)).Label("spot", "true").Capacity(resources(tt.cpu)).Obj())
+			}
+			for i := range 1000 {
+				w.nodes.set(framework.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj())
+			}
+			w.takeSnapshot()
+			nodes, err := w.handle.snapshot.NodeInfos().List()
+			require.NoError(b, err)
+			pods := make([]*v1.Pod, tt.workloads)
+			for i := range pods {
+				workload := types.UID(fmt.Sprint("rs-", i))
+				pods[i] = ownedBy(webPod(fmt.Sprint("p", i)), workload).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+				w.pods.set(pods[i])
+				w.PreFilter(w.ctx, framework.NewCycleState(), pods[i], nodes)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				w.PreFilter(w.ctx, framework.NewCycleState(), pods[i%len(pods)], nodes)
+			}
+		})
+	}
+}
+
+// The first pod of a workload has all nodes of its full preferred group looked at; after that it is remembered.
+func BenchmarkFirstLookAtAFullGroup(b *testing.B) {
+	w := newWorld(b)
+	w.setPolicy("web-on-spot", `{enforcementMode: BestEffort, `+selectors+`, policy: {targetSize: 100%}}`)
+	for i := range 4000 {
+		w.nodes.set(framework.MakeNode().Name(fmt.Sprint("t", i)).Label("spot", "true").Capacity(resources("500m")).Obj())
+	}
+	w.takeSnapshot()
+	pod := webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+	decision, _ := w.store.Decide(pod)
+	for b.Loop() {
+		w.narrowing.policyChanged(webOnSpot) // forgets
+		require.Nil(b, w.narrowing.nodesFor(w.ctx, pod, decision, w.handle.snapshot.NodeInfos()))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,9 +24,8 @@ const (
 	maxPenalty = 1024
 	// maxFindings bounds the memory for what was found.
 	maxFindings = 10000
-	// queueDelay bounds how much later than the API server says that it was created a pod is queued, clocks that differ
-	// included.
-	queueDelay = time.Minute
+	// clockSkew bounds by how much the API server's clock may be ahead.
+	clockSkew = 5 * time.Second
 )
 
 // narrowing says to which nodes a pod is to be kept: to those of its preferred group, while one of these seems to have
@@ -35,6 +35,8 @@ const (
 // the nodes that have changed. What it remembers may be wrong for a while; then the pod is scored only, or tried twice.
 type narrowing struct {
 	store *policystore.Store
+	// signs: pods have been signed, which the scheduler asks for only if all other plugins of the profile sign them, too.
+	signs atomic.Bool
 
 	mu       sync.Mutex // guards all below; it is taken before the store's lock
 	findings map[alike]*finding
@@ -193,12 +195,16 @@ func (n *narrowing) policyChanged(policy types.NamespacedName) {
 	}
 }
 
-// mayBeSigned reports whether the pod may have been queued, and signed, before the policies of its namespace were as they are.
+// mayBeSigned reports whether the pod may have been queued, and signed, before the policies of its namespace were as they
+// are.
 func (n *narrowing) mayBeSigned(pod *v1.Pod) bool {
+	if !n.signs.Load() {
+		return false
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	changed, ok := n.policiesChanged[pod.Namespace]
-	return ok && !pod.CreationTimestamp.IsZero() && pod.CreationTimestamp.Time.Before(changed.Add(queueDelay))
+	return ok && pod.CreationTimestamp.Time.Before(changed.Add(clockSkew))
 }
 
 // nodeChanges are the names of the nodes that have changed last, in order.

@@ -229,6 +229,9 @@ func TestAPodThatIsOlderThanAPolicyIsKeptToThePreferredGroup(t *testing.T) {
 		time.Sleep(time.Hour)
 		recent := webPod("recent").CreationTimestamp(metav1.Now()).Obj()
 		w.pods.set(recent)
+		assert.Nil(t, w.narrow(framework.NewCycleState(), old), "no pod was ever signed")
+		_, status := w.SignPod(w.ctx, webPod("ungoverned").Label("app", "db").Obj())
+		require.True(t, status.IsSuccess())
 		assert.Equal(t, sets.New("o1", "o2"), w.narrow(framework.NewCycleState(), old))
 		assert.Nil(t, w.narrow(framework.NewCycleState(), recent))
 

@@ -122,12 +122,13 @@ func (pl *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *
 		return nil, fwk.NewStatus(fwk.Unschedulable, "placement policies are not loaded yet")
 	}
 	decision, governed := pl.store.Decide(pod)
+	group, ok := decision.OnlyGroup()
+	if governed && !ok {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "each placement changes the counts of the pod's placement policy")
+	}
+	pl.narrowing.signs.Store(true)
 	if !governed {
 		return nil, nil
-	}
-	group, ok := decision.OnlyGroup()
-	if !ok {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "each placement changes the counts of the pod's placement policy")
 	}
 	return []fwk.SignFragment{{Key: Name, Value: decision.Policy.String() + " " + decision.GroupName(group)}}, nil
 }

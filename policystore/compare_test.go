@@ -100,3 +100,19 @@ func TestCompareFindsEachDrift(t *testing.T) {
 		})
 	}
 }
+
+func TestCompareKnowsWhatWorkloadsWant(t *testing.T) {
+	w := newCluster(t, must(policystore.Strict, "40%"))
+	w.SetWorkloadSize("rs", 10)
+	defer w.RemoveWorkload("rs")
+	w.create(1, controlledBy("rs"))
+	cluster := policystore.Cluster{
+		Policies:      []policystore.Policy{must(policystore.Strict, "40%")},
+		Nodes:         slices.Collect(maps.Values(w.nodes)),
+		Pods:          slices.Collect(maps.Values(w.pods)),
+		WorkloadSizes: map[types.UID]int{"rs": 10},
+	}
+	assert.Empty(t, w.Compare(cluster))
+	cluster.WorkloadSizes["rs"] = 9
+	assert.Equal(t, []string{"policy default/web, cohort map[]: size: the store has 10, the cluster 9"}, w.Compare(cluster))
+}

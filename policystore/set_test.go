@@ -84,9 +84,21 @@ func TestSetConcurrently(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
+			seen := map[int]bool{} // odd ones, which nobody deletes
 			for range items {
-				assert.LessOrEqual(t, len(slices.Collect(s.All())), items)
-				assert.LessOrEqual(t, s.Len(), items)
+				now := map[int]bool{}
+				for item := range s.All() {
+					assert.False(t, now[item], "an item comes twice")
+					now[item] = true
+				}
+				for item := range seen {
+					assert.True(t, now[item] && s.Has(item), "an item is lost")
+				}
+				for item := range now {
+					if item%2 == 1 {
+						seen[item] = true
+					}
+				}
 			}
 		})
 	}

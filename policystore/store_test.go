@@ -235,6 +235,7 @@ func TestPoliciesAreCopied(t *testing.T) {
 			assert.Equal(t, "40%", again.Policy.TargetSize.String())
 		} else {
 			assert.EqualValues(t, 3, *again.Policy.Groups[0].Max)
+			assert.Equal(t, spot, again.Policy.Groups[0].NodeSelector.MatchLabels)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestWritesPerPod(t *testing.T) {
 			switch key {
 			case "create pods/binding", "create events", "patch events":
 			case "create leases", "update leases": // leader election
-			case "update placementpolicies/status": // beside the scheduling cycles, see below
+			case "patch placementpolicies/status": // beside the scheduling cycles, see below
 			case "create tokenreviews", "create subjectaccessreviews": // for the tests, which read metrics
 			default: // such as patch pods/status: no pod was unschedulable
 				assert.Zero(c, n, key)

@@ -2,6 +2,7 @@ package placementpolicy
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,10 +20,14 @@ func TestL1CycleCostsTheSameWithMorePods(t *testing.T) {
 		w := newL1World(t, nodes, policies, pods)
 		pod := webPod("pending").Label("app", "app-0").Obj()
 		w.pods.set(pod)
-		return testing.AllocsPerRun(100, func() {
-			w.cycle(pod)
-			w.store.ForgetPod(pod)
-		})
+		least := math.Inf(1) // what else runs in the process adds to it
+		for range 3 {
+			least = min(least, testing.AllocsPerRun(100, func() {
+				w.cycle(pod)
+				w.store.ForgetPod(pod)
+			}))
+		}
+		return least
 	}
 	few := allocations(5, 1, 100)
 	assert.Less(t, few, 100.0, "one cycle")

@@ -183,6 +183,7 @@ func BenchmarkRemoveAndAddPod(b *testing.B) {
 func BenchmarkReserveAndForget(b *testing.B) {
 	runAtScale(b, func(b *testing.B, w *world, c *scale.Cluster) {
 		pod, node := w.pendingPod(c), c.Node(2).Name
+		w.nodes.set(c.Node(2))
 		state, _ := w.preFilter(pod)
 		require.True(b, w.Reserve(w.ctx, state, pod, node).IsSuccess())
 		for b.Loop() {

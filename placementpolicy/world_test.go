@@ -384,8 +384,11 @@ func (s liveSnapshot) NodeInfos() fwk.NodeInfoLister { return s }
 
 func (s liveSnapshot) Get(name string) (fwk.NodeInfo, error) {
 	node, ok, err := s.nodes.GetIndexer().GetByKey(name)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
-		return nil, fmt.Errorf("no node %s: %w", name, err)
+		return nil, fmt.Errorf("no node %s", name)
 	}
 	info := framework.NewNodeInfo()
 	info.SetNode(node.(*v1.Node))

@@ -138,10 +138,15 @@ func TestAPodKeepsItsPlaceUntilItIsCertainThatItIsNotBound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.answer = func(string) (*v1.Pod, error) { return tc.pod, tc.err }
+				answers := make(chan struct{})
+				w.answer = func(string) (*v1.Pod, error) {
+					<-answers
+					return tc.pod, tc.err
+				}
 				pod := w.reserved(3)[0]
 				w.Add(pod)
 				assert.True(t, w.Holds(pod), "before the answer")
+				close(answers)
 				synctest.Wait()
 				assert.Equal(t, tc.placed, w.placed())
 				assert.Equal(t, tc.tried, len(w.triedPods()) == 1)

@@ -1,5 +1,5 @@
-// Package schedulerplugin is the root of a module that divides a workload's pods over groups of nodes, such as 40% on spot
-// nodes and the rest elsewhere. It has no code of its own. The packages, each of which may import those above it:
+// Package schedulerplugin is the root of a module that divides a workload's pods over groups of nodes, such as 40% on
+// spot nodes and the rest elsewhere. It has no code of its own. The packages, each of which may import those above it:
 //
 //   - labelselector compiles label selectors, and finds those of many that match a label set.
 //   - policystore keeps all placement state in memory and takes the decisions. It knows nothing of schedulers and clients, so

@@ -24,8 +24,8 @@ func TestImports(t *testing.T) {
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/component-helpers",
 		"k8s.io/klog/v2", "k8s.io/utils", "golang.org/x/time/rate",
 	}
-	// By folder, of which the longest that fits holds: what its packages may import beside the standard library, with all
-	// that is below.
+	// By folder, of which the longest that fits holds: what its packages may import beside the standard library, with
+	// all that is below.
 	allowed := map[string][]string{
 		"":                 {},
 		"labelselector":    {"k8s.io/apimachinery"},
@@ -53,13 +53,30 @@ func TestImports(t *testing.T) {
 		for _, imported := range imports {
 			first, _, _ := strings.Cut(imported, "/")
 			standard := !strings.Contains(first, ".")
-			assert.True(t, standard || slices.ContainsFunc(allowed[longest], func(prefix string) bool { return within(imported, prefix) }),
-				"%s must not import %s", pkg, imported)
-			assert.False(t, longest == "placementpolicy/" && imported == module+"/placementpolicy", "%s must not import %s", pkg, imported)
+			assert.True(
+				t,
+				standard ||
+					slices.ContainsFunc(allowed[longest], func(prefix string) bool { return within(imported, prefix) }),
+				"%s must not import %s",
+				pkg,
+				imported,
+			)
+			assert.False(
+				t,
+				longest == "placementpolicy/" && imported == module+"/placementpolicy",
+				"%s must not import %s",
+				pkg,
+				imported,
+			)
 		}
 		for _, imported := range testImports {
-			assert.False(t, within(imported, "k8s.io/kubernetes") || longest == "placementpolicy/" && within(imported, framework),
-				"the tests of %s must not import %s", pkg, imported)
+			assert.False(
+				t,
+				within(imported, "k8s.io/kubernetes") || longest == "placementpolicy/" && within(imported, framework),
+				"the tests of %s must not import %s",
+				pkg,
+				imported,
+			)
 		}
 	}
 }
@@ -67,8 +84,8 @@ func TestImports(t *testing.T) {
 // releases are the patches of each minor version of Kubernetes that consumers are tested with, oldest first.
 var releases = []string{"0.35.8", "0.36.5", "0.37.2"}
 
-// TestConsumers builds modules that import the library and hold the scheduler's framework at their own release. They need
-// no replace directive but for this module, which is not published, and keep their release. README.md says so.
+// TestConsumers builds modules that import the library and hold the scheduler's framework at their own release. They
+// need no replace directive but for this module, which is not published, and keep their release. README.md says so.
 func TestConsumers(t *testing.T) {
 	root, err := os.Getwd()
 	require.NoError(t, err)
@@ -81,16 +98,25 @@ func TestConsumers(t *testing.T) {
 	main := "package main\n\nimport (\n\t_ \"k8s.io/kube-scheduler/framework\"\n"
 	for _, pkg := range packages {
 		main += fmt.Sprintf("\t_ %q\n", module+"/"+pkg)
-		assert.Contains(t, string(readme), "| `"+pkg+"` | yes | yes | yes |", "what README.md says of releases of Kubernetes")
+		assert.Contains(
+			t,
+			string(readme),
+			"| `"+pkg+"` | yes | yes | yes |",
+			"what README.md says of releases of Kubernetes",
+		)
 	}
 	main += ")\n\nfunc main() {}\n"
 	for _, release := range releases {
 		t.Run(release, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(main), 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), fmt.Appendf(nil,
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), fmt.Appendf(
+				nil,
 				"module example.com/consumer\n\ngo 1.25.0\n\nrequire %[1]s v0.0.0\n\nreplace %[1]s => %s\n\nrequire k8s.io/kube-scheduler v%s\n",
-				module, root, release), 0o600))
+				module,
+				root,
+				release,
+			), 0o600))
 			run(t, dir, "go", "mod", "tidy")
 			run(t, dir, "go", "build", "-o", os.DevNull, ".")
 
@@ -102,7 +128,11 @@ func TestConsumers(t *testing.T) {
 			assert.Len(t, gomod.Replace, 1)
 			for _, module := range gomod.Require {
 				switch module.Path {
-				case "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-base", "k8s.io/kube-scheduler":
+				case "k8s.io/api",
+					"k8s.io/apimachinery",
+					"k8s.io/client-go",
+					"k8s.io/component-base",
+					"k8s.io/kube-scheduler":
 					assert.Equal(t, "v"+release, module.Version, module.Path)
 				}
 			}

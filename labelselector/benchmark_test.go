@@ -17,7 +17,11 @@ func BenchmarkIndexMatching(b *testing.B) {
 		b.Run(fmt.Sprintf("selectors=%d", selectors), func(b *testing.B) {
 			var index labelselector.Index[int]
 			for i := range selectors {
-				compiled, err := labelselector.Compile(&metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", i), "team": "storefront"}})
+				compiled, err := labelselector.Compile(
+					&metav1.LabelSelector{
+						MatchLabels: map[string]string{"app": fmt.Sprint("app-", i), "team": "storefront"},
+					},
+				)
 				if err != nil {
 					b.Fatal(err)
 				}

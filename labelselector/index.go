@@ -17,8 +17,8 @@ type Index[K comparable] struct {
 	// stands must not change while it is in the index, other than by setting the key again.
 	Order func(a, b K) int
 
-	// entries tell in which buckets a key's selector is filed, so that it can be taken out again. It is in none if it is among the
-	// rest, or matches nothing.
+	// entries tell in which buckets a key's selector is filed, so that it can be taken out again. It is in none if it
+	// is among the rest, or matches nothing.
 	entries map[K][]pair
 	buckets map[pair]bucket[K]
 	// keyed counts the entries that are filed under a key with any value: seldom any.
@@ -117,8 +117,8 @@ func (x *Index[K]) Delete(key K) bool {
 func (x *Index[K]) Len() int { return len(x.entries) }
 
 // Matching yields each key whose selector matches the label set once: in the index's Order or, without one, in no
-// particular order. The first ones come without a look at those behind them. The index must not change while the sequence
-// is read.
+// particular order. The first ones come without a look at those behind them. The index must not change while the
+// sequence is read.
 func (x *Index[K]) Matching(set labels.Set) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		heads := make([]bucket[K], 0, 32) // each begins with a selector that matches; on the stack for most label sets

@@ -38,8 +38,8 @@ func (s Selector) Matches(l labels.Labels) bool {
 	return s.compiled != nil && s.compiled.Matches(l)
 }
 
-// String returns the selector in the notation of kubectl's --selector flag: empty for one that matches everything. For one
-// that matches nothing, which that notation does not know, it is "(nothing)".
+// String returns the selector in the notation of kubectl's --selector flag: empty for one that matches everything. For
+// one that matches nothing, which that notation does not know, it is "(nothing)".
 func (s Selector) String() string {
 	if s.text == "" && (s.compiled == nil || !s.compiled.Empty()) {
 		return "(nothing)"

@@ -65,7 +65,9 @@ func TestSelectorsWithTheSameTextMatchTheSame(t *testing.T) {
 
 func TestCompileRefuses(t *testing.T) {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+		return &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}},
+		}
 	}
 	for _, tc := range []struct {
 		name     string

@@ -126,7 +126,13 @@ func BenchmarkGroups(b *testing.B) {
 		w := newWorld(b)
 		spec := `{enforcementMode: Strict, podSelector: {matchLabels: {app: web}}, groups: [`
 		for i := range groups - 1 {
-			spec += fmt.Sprintf("{name: g%d, nodeSelector: {matchLabels: {pool: p%d}}, base: %d, share: 10%%, max: %d}, ", i, i, i, i)
+			spec += fmt.Sprintf(
+				"{name: g%d, nodeSelector: {matchLabels: {pool: p%d}}, base: %d, share: 10%%, max: %d}, ",
+				i,
+				i,
+				i,
+				i,
+			)
 		}
 		w.setPolicy("web-on-spot", spec+"{name: rest}]}")
 		pod, node := w.addPods(100)[0], w.nodeInfo("o1")
@@ -208,10 +214,21 @@ func BenchmarkPreFilterInALargeCluster(b *testing.B) {
 			w := newWorld(b)
 			w.setPolicy("web-on-spot", `{enforcementMode: BestEffort, `+selectors+`, policy: {targetSize: 100%}}`)
 			for i := range 4000 {
-				w.nodes.set(framework.MakeNode().Name(fmt.Sprint("t", i)).Label("spot", "true").Capacity(resources(tt.cpu)).Obj())
+				w.nodes.set(
+					framework.MakeNode().Name(
+						fmt.Sprint("t", i),
+					).Label(
+						"spot",
+						"true",
+					).Capacity(
+						resources(tt.cpu),
+					).Obj(),
+				)
 			}
 			for i := range 1000 {
-				w.nodes.set(framework.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj())
+				w.nodes.set(
+					framework.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj(),
+				)
 			}
 			w.takeSnapshot()
 			nodes, err := w.handle.snapshot.NodeInfos().List()
@@ -219,7 +236,12 @@ func BenchmarkPreFilterInALargeCluster(b *testing.B) {
 			pods := make([]*v1.Pod, tt.workloads)
 			for i := range pods {
 				workload := types.UID(fmt.Sprint("rs-", i))
-				pods[i] = ownedBy(webPod(fmt.Sprint("p", i)), workload).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+				pods[i] = ownedBy(
+					webPod(fmt.Sprint("p", i)),
+					workload,
+				).Req(
+					map[v1.ResourceName]string{v1.ResourceCPU: "1"},
+				).Obj()
 				w.pods.set(pods[i])
 				w.PreFilter(w.ctx, framework.NewCycleState(), pods[i], nodes)
 			}
@@ -236,7 +258,9 @@ func BenchmarkFirstLookAtAFullGroup(b *testing.B) {
 	w := newWorld(b)
 	w.setPolicy("web-on-spot", `{enforcementMode: BestEffort, `+selectors+`, policy: {targetSize: 100%}}`)
 	for i := range 4000 {
-		w.nodes.set(framework.MakeNode().Name(fmt.Sprint("t", i)).Label("spot", "true").Capacity(resources("500m")).Obj())
+		w.nodes.set(
+			framework.MakeNode().Name(fmt.Sprint("t", i)).Label("spot", "true").Capacity(resources("500m")).Obj(),
+		)
 	}
 	w.takeSnapshot()
 	pod := webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()

@@ -13,8 +13,8 @@ import (
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
-// TestL1CycleCostsTheSameWithMorePods measures work, not time: what a cycle allocates is the same with 500 times the pods, and
-// nothing is written in it. (The fake handle panics for a client, as for all that it lacks.)
+// TestL1CycleCostsTheSameWithMorePods measures work, not time: what a cycle allocates is the same with 500 times the
+// pods, and nothing is written in it. (The fake handle panics for a client, as for all that it lacks.)
 func TestL1CycleCostsTheSameWithMorePods(t *testing.T) {
 	allocations := func(nodes, policies, pods int) float64 {
 		w := newL1World(t, nodes, policies, pods)
@@ -56,15 +56,17 @@ func TestL1BurstStaysExact(t *testing.T) {
 	}
 }
 
-// l1World is a cluster whose pods belong, in equal parts, to the applications app-0, app-1 and so on, each with a Strict policy of
-// its own. Nine of ten run, on the ratio, so that both groups are open to the next.
+// l1World is a cluster whose pods belong, in equal parts, to the applications app-0, app-1 and so on, each with a
+// Strict policy of its own. Nine of ten run, on the ratio, so that both groups are open to the next.
 type l1World struct{ *world }
 
 func newL1World(t *testing.T, nodes, policies, pods int) l1World {
 	w := newWorld(t)
 	for i := range policies {
 		w.setPolicy(l1Policy(i).Name, fmt.Sprintf(
-			`{enforcementMode: Strict, podSelector: {matchLabels: {app: app-%d}}, nodeSelector: {matchLabels: {spot: "true"}}, policy: {targetSize: 40%%}}`, i))
+			`{enforcementMode: Strict, podSelector: {matchLabels: {app: app-%d}}, nodeSelector: {matchLabels: {spot: "true"}}, policy: {targetSize: 40%%}}`,
+			i,
+		))
 	}
 	for i := range nodes {
 		if i%5 < 2 {

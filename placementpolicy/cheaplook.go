@@ -61,7 +61,13 @@ func (l *cheapLook) findsRoom(name string) bool {
 	if matches, err := l.affinity.Match(node); err != nil || !matches {
 		return false
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(l.logger, node.Spec.Taints, l.pod.Spec.Tolerations, keepsPodsAway, true)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(
+		l.logger,
+		node.Spec.Taints,
+		l.pod.Spec.Tolerations,
+		keepsPodsAway,
+		true,
+	)
 	return !untolerated
 }
 

@@ -96,9 +96,14 @@ func (s *preFilterState) change(decision policystore.Decision) {
 	s.rejections = [policystore.MaxGroups + 1]rejection{}
 }
 
-// PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered, unless they are kept to
-// nodes of their preferred group.
-func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter takes the decision for the cycle. Pods that no Strict policy governs are not filtered, unless they are kept
+// to nodes of their preferred group.
+func (pl *Plugin) PreFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	pl.seePermitted()
 	pl.retryMisled(ctx, pod)
 	if err := pl.waitForSync(ctx); err != nil {
@@ -141,16 +146,23 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return &fwk.PreFilterResult{NodeNames: keptTo}, nil
 }
 
-// narrow returns the nodes to keep the pod to, if any, and the node that it is nominated for, if that is to be refused once.
+// narrow returns the nodes to keep the pod to, if any, and the node that it is nominated for, if that is to be refused
+// once.
 //
-// In a large cluster the scheduler stops looking when it has found some nodes that fit, and there may be none of a small
-// group among them. Then no score brings the pod to that group. Nor does it where the scheduler tries one node alone: the
-// one that is nominated, and the one that was second best for an earlier pod of the same signature. A pod that was signed
-// before a policy governed it may get one of the latter.
-func (pl *Plugin) narrow(ctx context.Context, pod *v1.Pod, decision policystore.Decision, nodes int) (keptTo sets.Set[string], elsewhere string) {
+// In a large cluster the scheduler stops looking when it has found some nodes that fit, and there may be none of a
+// small group among them. Then no score brings the pod to that group. Nor does it where the scheduler tries one node
+// alone: the one that is nominated, and the one that was second best for an earlier pod of the same signature. A pod
+// that was signed before a policy governed it may get one of the latter.
+func (pl *Plugin) narrow(
+	ctx context.Context,
+	pod *v1.Pod,
+	decision policystore.Decision,
+	nodes int,
+) (keptTo sets.Set[string], elsewhere string) {
 	large := nodes > alwaysSampled && !pl.scoresAllNodes
 	nominated := pod.Status.NominatedNodeName
-	if nominated != "" && !pl.nominatedElsewhere(decision, nominated) || nominated == "" && !large && !pl.narrowing.mayBeSigned(pod) {
+	if nominated != "" && !pl.nominatedElsewhere(decision, nominated) ||
+		nominated == "" && !large && !pl.narrowing.mayBeSigned(pod) {
 		return nil, ""
 	}
 	keptTo = pl.narrowing.nodesFor(ctx, pod, decision, pl.handle.SnapshotSharedLister().NodeInfos())
@@ -164,8 +176,8 @@ func (pl *Plugin) narrow(ctx context.Context, pod *v1.Pod, decision policystore.
 	}
 }
 
-// nominatedElsewhere reports whether somebody has nominated a node outside the preferred group for a BestEffort pod. It is
-// refused once, if there seems to be room in the preferred group: then all nodes are tried, this one included.
+// nominatedElsewhere reports whether somebody has nominated a node outside the preferred group for a BestEffort pod. It
+// is refused once, if there seems to be room in the preferred group: then all nodes are tried, this one included.
 func (pl *Plugin) nominatedElsewhere(decision policystore.Decision, nominated string) bool {
 	if decision.EnforcementMode() == policystore.Strict {
 		return false
@@ -174,8 +186,8 @@ func (pl *Plugin) nominatedElsewhere(decision policystore.Decision, nominated st
 	return err == nil && decision.GroupOf(node.Node().Labels) != decision.Preferred
 }
 
-// isFiltered reports whether the plugin has filtered the nodes in the cycle, or had no need to. If not, the profile lacks
-// one of its points PreFilter and Filter.
+// isFiltered reports whether the plugin has filtered the nodes in the cycle, or had no need to. If not, the profile
+// lacks one of its points PreFilter and Filter.
 func isFiltered(state fwk.CycleState) bool {
 	s, err := readPreFilterState(state)
 	return err == nil && s.cycle.filtered.Load() || state.GetSkipFilterPlugins().Has(Name)
@@ -184,9 +196,15 @@ func isFiltered(state fwk.CycleState) bool {
 // PreFilterExtensions lets preemption simulate evictions, and nominated pods hold their place.
 func (pl *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 
-// AddPod counts a nominated pod, or one that preemption spares after all. The scheduler adds a nominated pod only where it
-// tries the node that this one is nominated for, but then it counts wherever preemption is tried out in the cycle.
-func (pl *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+// AddPod counts a nominated pod, or one that preemption spares after all. The scheduler adds a nominated pod only where
+// it tries the node that this one is nominated for, but then it counts wherever preemption is tried out in the cycle.
+func (pl *Plugin) AddPod(
+	_ context.Context,
+	state fwk.CycleState,
+	_ *v1.Pod,
+	added fwk.PodInfo,
+	node fwk.NodeInfo,
+) *fwk.Status {
 	s, err := readPreFilterState(state)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -199,7 +217,13 @@ func (pl *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, add
 }
 
 // RemovePod frees the place of a pod that preemption would evict.
-func (pl *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+func (pl *Plugin) RemovePod(
+	_ context.Context,
+	state fwk.CycleState,
+	_ *v1.Pod,
+	removed fwk.PodInfo,
+	_ fwk.NodeInfo,
+) *fwk.Status {
 	s, err := readPreFilterState(state)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -231,12 +255,18 @@ func (pl *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		s.cycle.filtered.Store(true)
 	}
 	if s.elsewhere == node.Node().Name && s.cycle.refused.CompareAndSwap(false, true) {
-		return fwk.NewStatus(fwk.Unschedulable, "all nodes are tried before the nominated one, which is not in the preferred group")
+		return fwk.NewStatus(
+			fwk.Unschedulable,
+			"all nodes are tried before the nominated one, which is not in the preferred group",
+		)
 	}
 	if s.keptTo != nil {
 		switch {
 		case s.evicting:
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pod is evicted before the nodes of all groups were tried")
+			return fwk.NewStatus(
+				fwk.UnschedulableAndUnresolvable,
+				"no pod is evicted before the nodes of all groups were tried",
+			)
 		case !s.keptTo.Has(node.Node().Name):
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the nodes of the preferred group are tried first")
 		}

@@ -94,8 +94,12 @@ func TestFilter(t *testing.T) {
 			reason: "placement policy default/web-on-spot: group spot full (5 of 5 pods; 9 qualify)",
 		},
 		{
-			name: "no group has the node",
-			spec: strictThree, onM: 1, onO: 1, more: func(w *world) { w.nodes.set(st.MakeNode().Name("bare").Obj()) }, node: "bare",
+			name:   "no group has the node",
+			spec:   strictThree,
+			onM:    1,
+			onO:    1,
+			more:   func(w *world) { w.nodes.set(st.MakeNode().Name("bare").Obj()) },
+			node:   "bare",
 			want:   unresolvable,
 			reason: "placement policy default/web-on-spot: node in none of its groups (spot, gone, on-demand)",
 		},
@@ -217,10 +221,16 @@ func TestSimulation(t *testing.T) {
 	var (
 		victim    = webPod("victim").Priority(-1).Node("m1").Obj()
 		nominated = webPod("nominated").Priority(1).Obj()
-		stub      = st.MakePod().Namespace("default").Name("nominated").UID("nominated").Obj() // all that the nominator has of a pod in flight
-		old       = webPod("old").Label("pod-template-hash", "old").Node("m1").Obj()
-		unknown   = webPod("unknown").Obj()
-		leaving   = webPod("leaving").Terminating().Node("m1").Obj()
+		stub      = st.MakePod().Namespace(
+			"default",
+		).Name(
+			"nominated",
+		).UID(
+			"nominated",
+		).Obj() // all that the nominator has of a pod in flight
+		old     = webPod("old").Label("pod-template-hash", "old").Node("m1").Obj()
+		unknown = webPod("unknown").Obj()
+		leaving = webPod("leaving").Terminating().Node("m1").Obj()
 	)
 	type step struct {
 		what string // "+" for AddPod or "-" for RemovePod
@@ -237,17 +247,42 @@ func TestSimulation(t *testing.T) {
 		{name: "nothing changes", open: true},
 		{name: "nothing changes in a full group", full: true},
 		{name: "a victim frees its place", full: true, steps: []step{{"-", victim, "m1"}}, open: true},
-		{name: "a victim frees one place only", full: true, steps: []step{{"-", victim, "m1"}, {"-", victim, "m1"}, {"+", nominated, "m1"}}},
-		{name: "a victim that is spared takes its place back", full: true, steps: []step{{"-", victim, "m1"}, {"+", victim, "m1"}}},
-		{name: "a pod that terminates frees nothing: its place is free already", full: true, steps: []step{{"-", leaving, "m1"}}},
+		{
+			name:  "a victim frees one place only",
+			full:  true,
+			steps: []step{{"-", victim, "m1"}, {"-", victim, "m1"}, {"+", nominated, "m1"}},
+		},
+		{
+			name:  "a victim that is spared takes its place back",
+			full:  true,
+			steps: []step{{"-", victim, "m1"}, {"+", victim, "m1"}},
+		},
+		{
+			name:  "a pod that terminates frees nothing: its place is free already",
+			full:  true,
+			steps: []step{{"-", leaving, "m1"}},
+		},
 		{name: "a pod of another cohort frees nothing", full: true, steps: []step{{"-", old, "m1"}}},
 		{name: "a pod of another cohort takes nothing", steps: []step{{"+", old, "m1"}}, open: true},
 		{name: "a pod that no event has shown takes nothing", steps: []step{{"+", unknown, "m1"}}, open: true},
 		{name: "a nominated pod takes a place", steps: []step{{"+", nominated, "m1"}}},
-		{name: "a nominated pod takes a place in the group of its node", steps: []step{{"+", nominated, "o1"}}, open: true},
+		{
+			name:  "a nominated pod takes a place in the group of its node",
+			steps: []step{{"+", nominated, "o1"}},
+			open:  true,
+		},
 		{name: "a nominated pod is known by its UID alone", steps: []step{{"+", stub, "m1"}}},
-		{name: "a nominated pod that the decision counts takes no second place", known: true, steps: []step{{"-", victim, "m1"}, {"+", stub, "m1"}}, open: true},
-		{name: "a nominated pod that is taken away again leaves its place", steps: []step{{"+", nominated, "m1"}, {"-", nominated, "m1"}}, open: true},
+		{
+			name:  "a nominated pod that the decision counts takes no second place",
+			known: true,
+			steps: []step{{"-", victim, "m1"}, {"+", stub, "m1"}},
+			open:  true,
+		},
+		{
+			name:  "a nominated pod that is taken away again leaves its place",
+			steps: []step{{"+", nominated, "m1"}, {"-", nominated, "m1"}},
+			open:  true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -276,18 +311,42 @@ func TestSimulation(t *testing.T) {
 			simulated := state.Clone()
 			for _, s := range tt.steps {
 				if s.what == "+" {
-					require.True(t, w.PreFilterExtensions().AddPod(w.ctx, simulated, pod, podInfo(t, s.pod), w.nodeInfo(s.node)).IsSuccess())
+					require.True(
+						t,
+						w.PreFilterExtensions().AddPod(
+							w.ctx,
+							simulated,
+							pod,
+							podInfo(t, s.pod),
+							w.nodeInfo(s.node),
+						).IsSuccess(),
+					)
 				} else {
-					require.True(t, w.PreFilterExtensions().RemovePod(w.ctx, simulated, pod, podInfo(t, s.pod), w.nodeInfo(s.node)).IsSuccess())
+					require.True(
+						t,
+						w.PreFilterExtensions().RemovePod(
+							w.ctx,
+							simulated,
+							pod,
+							podInfo(t, s.pod),
+							w.nodeInfo(s.node),
+						).IsSuccess(),
+					)
 				}
 			}
 			assert.Equal(t, tt.open, w.Filter(w.ctx, simulated, pod, w.nodeInfo("m1")).IsSuccess())
-			assert.Equal(t, before, w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Code(), "the state that was cloned has not changed")
+			assert.Equal(
+				t,
+				before,
+				w.Filter(w.ctx, state, pod, w.nodeInfo("m1")).Code(),
+				"the state that was cloned has not changed",
+			)
 		})
 	}
 }
 
-// The scheduler adds a nominated pod only where it tries the pod's own node. The nomination may be unknown to the store yet.
+// The scheduler adds a nominated pod only where it tries the pod's own node. The nomination may be unknown to the store
+// yet.
 func TestNoPodIsEvictedWhereANominatedPodHasTakenTheLastPlace(t *testing.T) {
 	w := newWorld(t)
 	w.setPolicy("web-on-spot", strictTwo)

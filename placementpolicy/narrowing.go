@@ -31,11 +31,13 @@ const (
 // narrowing says to which nodes a pod is to be kept: to those of its preferred group, while one of these seems to have
 // room. Whether it has is for the scheduler's filters to say.
 //
-// It remembers what it found for pods that are alike, so that it looks through a full group once, and after that only at
-// the nodes that have changed. What it remembers may be wrong for a while; then the pod is scored only, or tried twice.
+// It remembers what it found for pods that are alike, so that it looks through a full group once, and after that only
+// at the nodes that have changed. What it remembers may be wrong for a while; then the pod is scored only, or tried
+// twice.
 type narrowing struct {
 	store *policystore.Store
-	// signs: pods have been signed, which the scheduler asks for only if all other plugins of the profile sign them, too.
+	// signs: pods have been signed, which the scheduler asks for only if all other plugins of the profile sign them,
+	// too.
 	signs atomic.Bool
 
 	mu       sync.Mutex // guards all below; it is taken before the store's lock
@@ -62,7 +64,8 @@ type finding struct {
 	// full: no other node had room, apart from those that have changed since the seen-th change.
 	full bool
 	seen int
-	// skip is how many more pods are not narrowed, after the filters refused all nodes; penalty is how many it was then.
+	// skip is how many more pods are not narrowed, after the filters refused all nodes; penalty is how many it was
+	// then.
 	skip, penalty int
 }
 
@@ -71,7 +74,12 @@ func newNarrowing(store *policystore.Store) *narrowing {
 }
 
 // nodesFor returns the nodes to keep the pod to; nil if it may go to all. The set must not be changed.
-func (n *narrowing) nodesFor(ctx context.Context, pod *v1.Pod, decision policystore.Decision, snapshot fwk.NodeInfoLister) sets.Set[string] {
+func (n *narrowing) nodesFor(
+	ctx context.Context,
+	pod *v1.Pod,
+	decision policystore.Decision,
+	snapshot fwk.NodeInfoLister,
+) sets.Set[string] {
 	group := n.store.NodesIn(decision, decision.Preferred)
 	if len(group) == 0 {
 		return nil
@@ -149,8 +157,8 @@ func setWith(group []sets.Set[string], node string) sets.Set[string] {
 	return nil
 }
 
-// failed notes that the filters let the pod onto none of the nodes that it was kept to. Pods like it would fare no better:
-// ever more of them are tried on all nodes before the next one is narrowed.
+// failed notes that the filters let the pod onto none of the nodes that it was kept to. Pods like it would fare no
+// better: ever more of them are tried on all nodes before the next one is narrowed.
 func (n *narrowing) failed(pod *v1.Pod, decision policystore.Decision) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,8 +203,8 @@ func (n *narrowing) policyChanged(policy types.NamespacedName) {
 	}
 }
 
-// mayBeSigned reports whether the pod may have been queued, and signed, before the policies of its namespace were as they
-// are.
+// mayBeSigned reports whether the pod may have been queued, and signed, before the policies of its namespace were as
+// they are.
 func (n *narrowing) mayBeSigned(pod *v1.Pod) bool {
 	if !n.signs.Load() {
 		return false

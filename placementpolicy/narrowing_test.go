@@ -23,7 +23,8 @@ func resources(cpu string) map[v1.ResourceName]string {
 	return map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourcePods: "10", "example.com/gpu": "1"}
 }
 
-// newLargeWorld returns a world with the policy, the nodes m1 and m2 in the target group, as edited, and the nodes o1 to o150.
+// newLargeWorld returns a world with the policy, the nodes m1 and m2 in the target group, as edited, and the nodes o1
+// to o150.
 func newLargeWorld(t testing.TB, policy string, edits ...func(m *st.NodeWrapper)) *world {
 	w := newWorld(t)
 	w.setPolicy("web-on-spot", policy)
@@ -79,28 +80,57 @@ func TestPodsAreKeptToThePreferredGroupWhileItHasRoom(t *testing.T) {
 		{name: "BestEffort", want: m},
 		{name: "Strict", policy: `{enforcementMode: Strict, ` + selectors + `}`, want: m},
 		{name: "no policy governs the pod", pod: webPod("p").Label("app", "db")},
-		{name: "it fits", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "4", "example.com/gpu": "1"}), want: m},
+		{
+			name: "it fits",
+			pod:  webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "4", "example.com/gpu": "1"}),
+			want: m,
+		},
 		{name: "it requests too much", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "4001m"})},
-		{name: "it requests too much of an extended resource", pod: webPod("p").Req(map[v1.ResourceName]string{"example.com/gpu": "2"})},
+		{
+			name: "it requests too much of an extended resource",
+			pod:  webPod("p").Req(map[v1.ResourceName]string{"example.com/gpu": "2"}),
+		},
 		{name: "the nodes lack memory", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceMemory: "1Mi"})},
-		{name: "the nodes lack ephemeral storage", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceEphemeralStorage: "1Mi"})},
-		{name: "other pods have taken the CPU", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "2"}), before: func(w *world) {
-			for _, name := range []string{"m1", "m2"} {
-				w.pods.set(webPod("on-" + name).Node(name).Req(map[v1.ResourceName]string{v1.ResourceCPU: "3"}).Obj())
-			}
-		}},
-		{name: "one node has room", pod: webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "2"}), before: func(w *world) {
-			w.pods.set(webPod("on-m1").Node("m1").Req(map[v1.ResourceName]string{v1.ResourceCPU: "3"}).Obj())
-		}, want: m},
+		{
+			name: "the nodes lack ephemeral storage",
+			pod:  webPod("p").Req(map[v1.ResourceName]string{v1.ResourceEphemeralStorage: "1Mi"}),
+		},
+		{
+			name: "other pods have taken the CPU",
+			pod:  webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "2"}),
+			before: func(w *world) {
+				for _, name := range []string{"m1", "m2"} {
+					w.pods.set(
+						webPod("on-" + name).Node(name).Req(map[v1.ResourceName]string{v1.ResourceCPU: "3"}).Obj(),
+					)
+				}
+			},
+		},
+		{
+			name: "one node has room",
+			pod:  webPod("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "2"}),
+			before: func(w *world) {
+				w.pods.set(webPod("on-m1").Node("m1").Req(map[v1.ResourceName]string{v1.ResourceCPU: "3"}).Obj())
+			},
+			want: m,
+		},
 		{name: "the nodes have as many pods as they may", before: func(w *world) {
 			w.addPodsOn("m1", 10)
 			w.addPodsOn("m2", 10)
 		}},
 		{name: "the nodes are cordoned", nodes: func(m *st.NodeWrapper) { m.Unschedulable(true) }},
 		{name: "it does not tolerate the nodes' taint", nodes: tainted(v1.TaintEffectNoSchedule)},
-		{name: "it tolerates the nodes' taint", nodes: tainted(v1.TaintEffectNoSchedule), pod: webPod("p").Toleration("spot"), want: m},
+		{
+			name:  "it tolerates the nodes' taint",
+			nodes: tainted(v1.TaintEffectNoSchedule),
+			pod:   webPod("p").Toleration("spot"),
+			want:  m,
+		},
 		{name: "the nodes would rather not have it", nodes: tainted(v1.TaintEffectPreferNoSchedule), want: m},
-		{name: "its node selector leaves no node of the group", pod: webPod("p").NodeSelector(map[string]string{"spot": "false"})},
+		{
+			name: "its node selector leaves no node of the group",
+			pod:  webPod("p").NodeSelector(map[string]string{"spot": "false"}),
+		},
 		{name: "the scheduler does not know the nodes yet", before: func(w *world) {
 			for _, name := range []string{"m1", "m2"} {
 				_ = w.nodes.GetIndexer().Delete(spotNode(name)) // the plugin does
@@ -112,10 +142,22 @@ func TestPodsAreKeptToThePreferredGroupWhileItHasRoom(t *testing.T) {
 			}
 		}},
 		{name: "it is nominated for a node of the group", pod: webPod("p").NominatedNodeName("m1")},
-		{name: "it is nominated for a node of the other group", pod: webPod("p").NominatedNodeName("o1"), want: sets.New("m1", "m2", "o1")},
+		{
+			name: "it is nominated for a node of the other group",
+			pod:  webPod("p").NominatedNodeName("o1"),
+			want: sets.New("m1", "m2", "o1"),
+		},
 		{name: "it is nominated for a node that is gone", pod: webPod("p").NominatedNodeName("o0")},
-		{name: "Strict, and it is nominated", policy: `{enforcementMode: Strict, ` + selectors + `}`, pod: webPod("p").NominatedNodeName("o1")},
-		{name: "it has waited for a node", pod: webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonUnschedulable), want: m},
+		{
+			name:   "Strict, and it is nominated",
+			policy: `{enforcementMode: Strict, ` + selectors + `}`,
+			pod:    webPod("p").NominatedNodeName("o1"),
+		},
+		{
+			name: "it has waited for a node",
+			pod:  webPod("p").Condition(v1.PodScheduled, v1.ConditionFalse, v1.PodReasonUnschedulable),
+			want: m,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -174,7 +216,12 @@ func TestANominatedNodeOutsideThePreferredGroupIsRefusedOnce(t *testing.T) {
 		{name: "few nodes", policy: bestEffort40, node: "m1", small: true, want: fwk.Unschedulable},
 		{name: "many nodes", policy: bestEffort40, node: "m1", want: fwk.Unschedulable},
 		{name: "in the preferred group", policy: bestEffort40, node: "o1"},
-		{name: "the preferred group is full, as it is after an eviction elsewhere", policy: bestEffort40, node: "m1", full: true},
+		{
+			name:   "the preferred group is full, as it is after an eviction elsewhere",
+			policy: bestEffort40,
+			node:   "m1",
+			full:   true,
+		},
 		{name: "Strict", policy: strict80, node: "m1"},
 	}
 	for _, tt := range tests {
@@ -187,7 +234,9 @@ func TestANominatedNodeOutsideThePreferredGroupIsRefusedOnce(t *testing.T) {
 				case tt.small && i > 0:
 					w.nodes.remove(onDemandNode(fmt.Sprint("o", i+1)))
 				case tt.full:
-					w.nodes.set(st.MakeNode().Name(fmt.Sprint("o", i+1)).Label("spot", "false").Unschedulable(true).Obj())
+					w.nodes.set(
+						st.MakeNode().Name(fmt.Sprint("o", i+1)).Label("spot", "false").Unschedulable(true).Obj(),
+					)
 				}
 			}
 			w.takeSnapshot()
@@ -356,7 +405,10 @@ func TestTheOnlyRoomInALargeGroupIsFound(t *testing.T) {
 			w.takeSnapshot()
 		}, true},
 		{"the policy's groups change", func(w *world) {
-			w.setPolicy("web-on-spot", `{podSelector: {matchLabels: {app: web}}, nodeSelector: {matchLabels: {spot: "false"}}}`)
+			w.setPolicy(
+				"web-on-spot",
+				`{podSelector: {matchLabels: {app: web}}, nodeSelector: {matchLabels: {spot: "false"}}}`,
+			)
 		}, true},
 	}
 	for _, tt := range tests {
@@ -367,7 +419,9 @@ func TestTheOnlyRoomInALargeGroupIsFound(t *testing.T) {
 				w.nodes.set(full(fmt.Sprint("t", i)))
 			}
 			for i := range 100 {
-				w.nodes.set(st.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj())
+				w.nodes.set(
+					st.MakeNode().Name(fmt.Sprint("x", i)).Label("spot", "false").Capacity(resources("4")).Obj(),
+				)
 			}
 			w.nodes.set(free("free"))
 			w.pods.set(webPod("on-free").Node("free").Req(map[v1.ResourceName]string{v1.ResourceCPU: "4"}).Obj())

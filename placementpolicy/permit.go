@@ -24,8 +24,8 @@ type permitState struct {
 // Clone returns the state itself: it is about the pod, not about a node.
 func (s *permitState) Clone() fwk.StateData { return s }
 
-// Permit lets every pod pass at once. That it was called, and whether the pod then waits for other plugins, tells Unreserve
-// whether the pod can be bound.
+// Permit lets every pod pass at once. That it was called, and whether the pod then waits for other plugins, tells
+// Unreserve whether the pod can be bound.
 func (pl *Plugin) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if !pl.permits.Load() {
 		pl.permits.Store(true)
@@ -38,8 +38,8 @@ func (pl *Plugin) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, _
 	return nil, 0
 }
 
-// seePermitted looks whether the pod that came to Permit last waits there. It is called when the next cycle has begun: only
-// then all Permit plugins have been asked.
+// seePermitted looks whether the pod that came to Permit last waits there. It is called when the next cycle has begun:
+// only then all Permit plugins have been asked.
 func (s *shared) seePermitted() {
 	if s.lastPermitted.Load() == nil {
 		return
@@ -51,8 +51,8 @@ func (s *shared) seePermitted() {
 	}
 }
 
-// mayBeBound reports whether the pod may be bound although its cycle has failed, and whether that matters: without a Strict
-// policy nobody would miss the place that it has in truth.
+// mayBeBound reports whether the pod may be bound although its cycle has failed, and whether that matters: without a
+// Strict policy nobody would miss the place that it has in truth.
 func (pl *Plugin) mayBeBound(state fwk.CycleState, pod *v1.Pod) bool {
 	if decision, _ := pl.store.Decide(pod); decision.EnforcementMode() != policystore.Strict || inPodGroup(state) {
 		return false

@@ -12,8 +12,8 @@ import (
 	framework "github.com/placement-policy/scheduler-plugin/internal/fwktest"
 )
 
-// permit passes the pod through the scheduling cycle onto the node. If plugins are named it then waits for them, as a pod of
-// a gang does.
+// permit passes the pod through the scheduling cycle onto the node. If plugins are named it then waits for them, as a
+// pod of a gang does.
 func (w *world) permit(pod *v1.Pod, node string, plugins ...string) fwk.CycleState {
 	state := w.reserve(pod, node)
 	status, _ := w.Permit(w.ctx, state, pod, node)

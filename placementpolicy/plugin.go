@@ -50,11 +50,16 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 }
 
 // NewWithStore returns a factory like New whose plugin keeps its state in the given store, for embedders that read it
-// too. The plugin feeds the store. A scheduler has one store: where several profiles enable the plugin, the first one's.
+// too. The plugin feeds the store. A scheduler has one store: where several profiles enable the plugin, the first
+// one's.
 func NewWithStore(store *policystore.Store) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if args != nil {
-			return nil, fmt.Errorf("creating plugin %s: it takes no arguments, but pluginConfig has some (%T): remove them", Name, args)
+			return nil, fmt.Errorf(
+				"creating plugin %s: it takes no arguments, but pluginConfig has some (%T): remove them",
+				Name,
+				args,
+			)
 		}
 		s, err := sharedFor(ctx, handle, store)
 		if err != nil {
@@ -92,7 +97,11 @@ func (pl *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint,
 	}, nil
 }
 
-func (pl *Plugin) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *Plugin) isSchedulableAfterNodeChange(
+	logger klog.Logger,
+	pod *v1.Pod,
+	oldObj, newObj any,
+) (fwk.QueueingHint, error) {
 	node, ok := newObj.(*v1.Node)
 	if !ok {
 		return fwk.Queue, fmt.Errorf("converting the new object of a node event: expected *v1.Node, got %T", newObj)

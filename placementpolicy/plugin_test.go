@@ -43,8 +43,22 @@ func TestSignPod(t *testing.T) {
 	}{
 		{"no policy governs the pod", strict40, webPod("p").Label("app", "db"), true, nil, fwk.Success},
 		{"a share of the pods belongs in each group", strict40, webPod("p"), true, nil, fwk.Unschedulable},
-		{"all pods belong in the target group", spec("Strict", "Must", "100%"), webPod("p"), true, signedAs("default/web-on-spot target"), fwk.Success},
-		{"no pod belongs in the target group", spec("Strict", "MustNot", "0%"), webPod("p"), true, signedAs("default/web-on-spot other"), fwk.Success},
+		{
+			"all pods belong in the target group",
+			spec("Strict", "Must", "100%"),
+			webPod("p"),
+			true,
+			signedAs("default/web-on-spot target"),
+			fwk.Success,
+		},
+		{
+			"no pod belongs in the target group",
+			spec("Strict", "MustNot", "0%"),
+			webPod("p"),
+			true,
+			signedAs("default/web-on-spot other"),
+			fwk.Success,
+		},
 		{"100 % is only preferred", spec("BestEffort", "Must", "100%"), webPod("p"), true, nil, fwk.Unschedulable},
 		{"the policies are not known yet", strict40, webPod("p").Label("app", "db"), false, nil, fwk.Unschedulable},
 	}
@@ -75,7 +89,14 @@ func TestIsSchedulableAfterNodeChange(t *testing.T) {
 		{"a new node of the full group", webPod("p"), nil, spotNode("n"), true, fwk.QueueSkip},
 		{"a node moves to the open group", webPod("p"), spotNode("n"), onDemandNode("n"), true, fwk.Queue},
 		{"a node moves to the full group", webPod("p"), onDemandNode("n"), spotNode("n"), true, fwk.QueueSkip},
-		{"a node gets a label, and stays in the open group", webPod("p"), onDemandNode("n"), st.MakeNode().Name("n").Label("a", "b").Obj(), true, fwk.QueueSkip},
+		{
+			"a node gets a label, and stays in the open group",
+			webPod("p"),
+			onDemandNode("n"),
+			st.MakeNode().Name("n").Label("a", "b").Obj(),
+			true,
+			fwk.QueueSkip,
+		},
 		{"no policy governs the pod any more", webPod("p").Label("app", "db"), nil, spotNode("n"), true, fwk.Queue},
 		{"the policies are not known yet", webPod("p"), nil, spotNode("n"), false, fwk.Queue},
 	}
@@ -107,7 +128,11 @@ func TestTheFirstDecisionWaitsForAllThatWasThereAtTheStart(t *testing.T) {
 
 		w.addPodsOn("m1", 10)
 		w.sync()
-		assert.Equal(t, "placement policy default/web-on-spot: group target full (10 of 4 pods; 11 qualify)", (<-decided).Message())
+		assert.Equal(
+			t,
+			"placement policy default/web-on-spot: group target full (10 of 4 pods; 11 qualify)",
+			(<-decided).Message(),
+		)
 	})
 }
 
@@ -136,7 +161,9 @@ func answer(code int, body string) (*http.Response, error) {
 // refuse answers as an API server does that does not do what it is asked to.
 func refuse(code int, reason metav1.StatusReason) apiServer {
 	return func(*http.Request) (*http.Response, error) {
-		body, err := json.Marshal(metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: int32(code), Message: "no"})
+		body, err := json.Marshal(
+			metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: int32(code), Message: "no"},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +178,9 @@ func serve(policies ...*unstructured.Unstructured) apiServer {
 			return refuse(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable)(r)
 		}
 		list := &unstructured.UnstructuredList{Object: map[string]any{
-			"apiVersion": "placement-policy.scheduling.x-k8s.io/v1alpha1", "kind": "PlacementPolicyList", "metadata": map[string]any{"resourceVersion": "1"},
+			"apiVersion": "placement-policy.scheduling.x-k8s.io/v1alpha1",
+			"kind":       "PlacementPolicyList",
+			"metadata":   map[string]any{"resourceVersion": "1"},
 		}}
 		for _, policy := range policies {
 			list.Items = append(list.Items, *policy)
@@ -170,7 +199,9 @@ func serve(policies ...*unstructured.Unstructured) apiServer {
 				for _, policy := range list.Items {
 					_ = out.Encode(map[string]any{"type": "ADDED", "object": policy.Object})
 				}
-				end := &unstructured.Unstructured{Object: map[string]any{"apiVersion": list.GetAPIVersion(), "kind": "PlacementPolicy"}}
+				end := &unstructured.Unstructured{
+					Object: map[string]any{"apiVersion": list.GetAPIVersion(), "kind": "PlacementPolicy"},
+				}
 				end.SetResourceVersion("1")
 				end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 				_ = out.Encode(map[string]any{"type": "BOOKMARK", "object": end.Object})
@@ -178,7 +209,11 @@ func serve(policies ...*unstructured.Unstructured) apiServer {
 			<-r.Context().Done()
 			events.CloseWithError(r.Context().Err())
 		}()
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: stream}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK,
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       stream,
+		}, nil
 	}
 }
 
@@ -186,8 +221,12 @@ func serve(policies ...*unstructured.Unstructured) apiServer {
 func newHandle(server apiServer) *fakeHandle {
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	return newFakeHandle(factory, &rest.Config{
-		Host: "http://apiserver", Transport: server,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}, // as in a scheduler's configuration
+		Host:      "http://apiserver",
+		Transport: server,
+		ContentConfig: rest.ContentConfig{
+			ContentType:        runtime.ContentTypeProtobuf,
+			AcceptContentTypes: runtime.ContentTypeProtobuf,
+		}, // as in a scheduler's configuration
 	})
 }
 
@@ -202,15 +241,32 @@ func TestNewFails(t *testing.T) {
 		handle *fakeHandle
 		want   string
 	}{
-		{"with arguments", &runtime.Unknown{}, newHandle(serve()), "it takes no arguments, but pluginConfig has some (*runtime.Unknown): remove them"},
+		{
+			"with arguments",
+			&runtime.Unknown{},
+			newHandle(serve()),
+			"it takes no arguments, but pluginConfig has some (*runtime.Unknown): remove them",
+		},
 		{"without informers", nil, noInformers, "no informer factory"},
 		{"without client configuration", nil, noConfig, "no client configuration"},
-		{"if the resource is not installed", nil, newHandle(refuse(http.StatusNotFound, metav1.StatusReasonNotFound)),
-			"apply the CustomResourceDefinition in placementpolicy/v1alpha1/placement-policy.scheduling.x-k8s.io_placementpolicies.yaml"},
-		{"if it may not list policies", nil, newHandle(refuse(http.StatusForbidden, metav1.StatusReasonForbidden)),
-			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io: grant it list and watch, as examples/deploy does"},
-		{"if it is not known to the API server", nil, newHandle(refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)),
-			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io"},
+		{
+			"if the resource is not installed",
+			nil,
+			newHandle(refuse(http.StatusNotFound, metav1.StatusReasonNotFound)),
+			"apply the CustomResourceDefinition in placementpolicy/v1alpha1/placement-policy.scheduling.x-k8s.io_placementpolicies.yaml",
+		},
+		{
+			"if it may not list policies",
+			nil,
+			newHandle(refuse(http.StatusForbidden, metav1.StatusReasonForbidden)),
+			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io: grant it list and watch, as examples/deploy does",
+		},
+		{
+			"if it is not known to the API server",
+			nil,
+			newHandle(refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)),
+			"the client may not list placementpolicies.placement-policy.scheduling.x-k8s.io",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,8 +29,8 @@ func podGroupOf(state fwk.CycleState) podGroupCycle {
 	return cycleState{CycleState: state}.GetPodGroupSchedulingCycle()
 }
 
-// cycleState has the methods for pod groups with each release of Kubernetes: those of fwk.CycleState, which has them since
-// 1.36, hide those of noPodGroups, which are a level deeper.
+// cycleState has the methods for pod groups with each release of Kubernetes: those of fwk.CycleState, which has them
+// since 1.36, hide those of noPodGroups, which are a level deeper.
 type cycleState struct {
 	fwk.CycleState
 	deeper
@@ -68,8 +68,9 @@ func firstOfGroup(group podGroupCycle, decision policystore.Decision) policystor
 	return first
 }
 
-// withoutEvicted returns the decision without the pods that the scheduler has taken out of its snapshot, and whether there
-// are any: it tries in this way whether a pod group could be placed after an eviction, and does not tell plugins of it.
+// withoutEvicted returns the decision without the pods that the scheduler has taken out of its snapshot, and whether
+// there are any: it tries in this way whether a pod group could be placed after an eviction, and does not tell plugins
+// of it.
 func (pl *Plugin) withoutEvicted(decision policystore.Decision) (_ policystore.Decision, evicting bool) {
 	for uid, nodeName := range pl.store.LowerPriority(decision) {
 		node, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)

@@ -31,8 +31,8 @@ func (pl *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 			pl.waiting.Add(waiting.Pod{Pod: pod, Decision: quota.Decision, Refused: true})
 			return fwk.NewStatus(fwk.Unschedulable, quota.Error())
 		}
-		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a pod
-		// group it is a simulation, in which pods that the store counts may be gone.
+		// Without Filter the policy acts as BestEffort, and the pod would come back with the same node forever. For a
+		// pod group it is a simulation, in which pods that the store counts may be gone.
 		err = pl.store.ForceAssumePod(pod, node.Node())
 	}
 	if err != nil {
@@ -49,8 +49,8 @@ func (pl *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 const mayBeBoundMessage = "the pod's last attempt ended with an error when it was about to be bound: " +
 	"waiting for the API server to say whether it is bound"
 
-// Unreserve ends the reservation: at once if no bind can have been sent for the pod, else when the API server has said that the
-// pod is not bound. A pod that was shown as bound stays counted.
+// Unreserve ends the reservation: at once if no bind can have been sent for the pod, else when the API server has said
+// that the pod is not bound. A pod that was shown as bound stays counted.
 func (pl *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	pl.narrowing.nodeChanged(nodeName)
 	switch {

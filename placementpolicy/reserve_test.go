@@ -28,9 +28,17 @@ func TestOnlyOneOfTwoPodsGetsTheLastPlace(t *testing.T) {
 		assert.True(t, w.Reserve(w.ctx, first, pods[1], "m1").IsSuccess())
 		status := w.Reserve(w.ctx, second, pods[2], "m2")
 		assert.Equal(t, fwk.Unschedulable, status.Code())
-		assert.Equal(t, "placement policy default/web-on-spot: group target full (2 of 2 pods; 5 qualify)", status.Message())
+		assert.Equal(
+			t,
+			"placement policy default/web-on-spot: group target full (2 of 2 pods; 5 qualify)",
+			status.Message(),
+		)
 		w.Unreserve(w.ctx, second, pods[2], "m2") // as the framework does
-		assert.Empty(t, w.handle.activated(), "as long as its cycle has not ended, after which it would wait for the back-off")
+		assert.Empty(
+			t,
+			w.handle.activated(),
+			"as long as its cycle has not ended, after which it would wait for the back-off",
+		)
 		assert.Equal(t, map[string]int{pods[2].Name: 1}, w.activated(), "the other group is open")
 		managed, _, _ := w.counts()
 		assert.Equal(t, 2, managed)

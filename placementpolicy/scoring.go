@@ -43,8 +43,12 @@ func (pl *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // reportNotFiltered says, once for each policy, that the profile enables Filter without PreFilter, or neither.
 func (pl *Plugin) reportNotFiltered(ctx context.Context, decision policystore.Decision) {
 	if decision.EnforcementMode() == policystore.Strict {
-		pl.report.NotFiltered(ctx, decision.Policy, "scheduler profile "+pl.handle.ProfileName()+" enables plugin "+Name+
-			" without its preFilter and filter points")
+		pl.report.NotFiltered(
+			ctx,
+			decision.Policy,
+			"scheduler profile "+pl.handle.ProfileName()+" enables plugin "+Name+
+				" without its preFilter and filter points",
+		)
 	}
 }
 
@@ -56,7 +60,9 @@ func (pl *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	}
 	s, ok := data.(*preScoreState)
 	if !ok {
-		return 0, fwk.AsStatus(fmt.Errorf("reading %q from cycle state: expected %T, got %T", preScoreStateKey, s, data))
+		return 0, fwk.AsStatus(
+			fmt.Errorf("reading %q from cycle state: expected %T, got %T", preScoreStateKey, s, data),
+		)
 	}
 	if s.decision.GroupOf(node.Node().Labels) == s.decision.Preferred {
 		return fwk.MaxNodeScore, nil

@@ -91,8 +91,12 @@ func TestAStrictPolicyThatIsOnlyScoredIsReportedOnce(t *testing.T) {
 	w.score(webPod("q").Obj(), "m1")
 	log, events := reports()
 	assert.Equal(t, 1, log)
-	assert.Equal(t, []string{"default/web-on-spot Warning NotFiltered Scheduling: it acts as BestEffort: scheduler profile " +
-		"default-scheduler enables plugin placementpolicy without its preFilter and filter points"}, events)
+	assert.Equal(
+		t,
+		[]string{"default/web-on-spot Warning NotFiltered Scheduling: it acts as BestEffort: scheduler profile " +
+			"default-scheduler enables plugin placementpolicy without its preFilter and filter points"},
+		events,
+	)
 
 	w.removePolicy("web-on-spot")
 	another := policyObject(t, "web-on-spot", strict40)

@@ -49,8 +49,8 @@ var schedulers = struct {
 	shared map[informers.SharedInformerFactory]*shared
 }{shared: map[informers.SharedInformerFactory]*shared{}}
 
-// sharedFor returns the scheduler's shared state, which the first profile starts with the given store. A scheduler makes
-// its profiles one after another.
+// sharedFor returns the scheduler's shared state, which the first profile starts with the given store. A scheduler
+// makes its profiles one after another.
 func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store) (*shared, error) {
 	factory, config := handle.SharedInformerFactory(), handle.KubeConfig()
 	if factory == nil || config == nil {
@@ -91,7 +91,13 @@ func sharedFor(ctx context.Context, handle fwk.Handle, store *policystore.Store)
 }
 
 // startShared makes the shared state and starts what runs beside the scheduler.
-func startShared(ctx context.Context, handle fwk.Handle, client dynamic.Interface, pods corev1client.PodsGetter, store *policystore.Store) (*shared, error) {
+func startShared(
+	ctx context.Context,
+	handle fwk.Handle,
+	client dynamic.Interface,
+	pods corev1client.PodsGetter,
+	store *policystore.Store,
+) (*shared, error) {
 	getPod := func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return pods.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
@@ -152,7 +158,8 @@ func activate(ctx context.Context, activator fwk.PodActivator, pods ...*v1.Pod) 
 	activator.Activate(logger, byKey)
 }
 
-// beforePod hears of a pod's event before the store does: once the pod is settled the API server must not be asked any more.
+// beforePod hears of a pod's event before the store does: once the pod is settled the API server must not be asked any
+// more.
 func (s *shared) beforePod(old, pod *v1.Pod) {
 	if isSettled(old, pod) {
 		s.confirmer.Remove(old)
@@ -177,9 +184,9 @@ func isSettled(old, pod *v1.Pod) bool {
 	return old != nil && (pod == nil || old.Spec.NodeName == "" && pod.Spec.NodeName != "")
 }
 
-// waitForSync begins a scheduling cycle, of which only a replica that leads has any. It returns once the store has all that was
-// there when the scheduler started: a decision before that would not count the pods that run already. The scheduler waits for
-// handlers of its own only.
+// waitForSync begins a scheduling cycle, of which only a replica that leads has any. It returns once the store has all
+// that was there when the scheduler started: a decision before that would not count the pods that run already. The
+// scheduler waits for handlers of its own only.
 func (s *shared) waitForSync(ctx context.Context) error {
 	s.report.Schedules()
 	if s.feeder.Synced() {

@@ -40,8 +40,8 @@ func (w *world) keepOut(pod *v1.Pod) {
 }
 
 // Four of a cohort's five pods are placed: web-0 and web-1 in the target group, where web-1 is not bound yet, web-2 and
-// web-3 in the other one. The fifth waits: the target group is full, and the nodes of the other group have no room. What
-// happens then wakes it, or does not.
+// web-3 in the other one. The fifth waits: the target group is full, and the nodes of the other group have no room.
+// What happens then wakes it, or does not.
 func TestWhatWakesAWaitingPod(t *testing.T) {
 	onM := func(w *world) *v1.Pod { return w.get("web-0") }
 	onO := func(w *world) *v1.Pod { return w.get("web-2") }
@@ -215,8 +215,8 @@ func TestAPodThatYieldsToANominatedPodIsWokenWhenThatOneIsPlaced(t *testing.T) {
 	})
 }
 
-// The cycle of a pod group reserves a node for each member in turn. If one finds none, it undoes all: for those who wait,
-// nothing has changed then.
+// The cycle of a pod group reserves a node for each member in turn. If one finds none, it undoes all: for those who
+// wait, nothing has changed then.
 func TestAPodGroupIsWokenByMorePlacesThanItHad(t *testing.T) {
 	framework.NeedPodGroups(t)
 	synctest.Test(t, func(t *testing.T) {

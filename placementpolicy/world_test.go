@@ -51,8 +51,8 @@ const (
 // webOnSpot is the key of the policy that most tests have.
 var webOnSpot = types.NamespacedName{Namespace: "default", Name: "web-on-spot"}
 
-// world is the plugin in one profile, with informers and a scheduler that the test plays. It starts with the nodes m1 and
-// m2, which have spot=true, and o1 and o2, which have not.
+// world is the plugin in one profile, with informers and a scheduler that the test plays. It starts with the nodes m1
+// and m2, which have spot=true, and o1 and o2, which have not.
 type world struct {
 	*Plugin
 	t      testing.TB

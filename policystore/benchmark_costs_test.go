@@ -163,8 +163,8 @@ func BenchmarkPause(b *testing.B) {
 	}
 }
 
-// decideBeside decides about a pod of another namespace until stop is called, beside an informer that tells of such pods.
-// longestDecide runs the operation and returns the longest decision meanwhile.
+// decideBeside decides about a pod of another namespace until stop is called, beside an informer that tells of such
+// pods. longestDecide runs the operation and returns the longest decision meanwhile.
 func decideBeside(s *policystore.Store) (longestDecide func(op func()) time.Duration, stop func()) {
 	var done atomic.Bool
 	var decisions, longest atomic.Int64
@@ -197,8 +197,8 @@ func decideBeside(s *policystore.Store) (longestDecide func(op func()) time.Dura
 	return longestDecide, func() { done.Store(true); wg.Wait() }
 }
 
-// B/pod, as in BenchmarkMemory, of workloads that are smaller than 100 pods or have more labels; and of ReplicaSets that
-// have none, of which a Deployment keeps ten.
+// B/pod, as in BenchmarkMemory, of workloads that are smaller than 100 pods or have more labels; and of ReplicaSets
+// that have none, of which a Deployment keeps ten.
 func BenchmarkMemoryOfSmallWorkloads(b *testing.B) {
 	uid := func(kind string, i int) types.UID { return types.UID(fmt.Sprintf("%s-7e5f-4a39-9c1d-%012d", kind, i)) }
 	replicaSet := func(of int) func(*policystore.Store, int) {

@@ -15,8 +15,9 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// spread returns 1,000 pods made by newPod, of ten workloads that are spread over all of the cluster. At each size that many take part
-// in a benchmark in turns, so that what differs between sizes is the size of the store, not of the working set.
+// spread returns 1,000 pods made by newPod, of ten workloads that are spread over all of the cluster. At each size that
+// many take part in a benchmark in turns, so that what differs between sizes is the size of the store, not of the
+// working set.
 func spread(c *scale.Cluster, newPod func(i int) *v1.Pod) []*v1.Pod {
 	pods := make([]*v1.Pod, 1000)
 	for i := range pods {
@@ -216,8 +217,8 @@ func BenchmarkRelabelNode(b *testing.B) {
 	})
 }
 
-// B/pod is what a store holds that has learnt of a whole cluster, per pod. It shares no memory with anything else here; in
-// a scheduler it shares strings with the informers' objects, until updates replace these.
+// B/pod is what a store holds that has learnt of a whole cluster, per pod. It shares no memory with anything else here;
+// in a scheduler it shares strings with the informers' objects, until updates replace these.
 func BenchmarkMemory(b *testing.B) {
 	for _, kind := range []string{"ReplicaSets", "StatefulSets"} {
 		for _, pods := range scale.Pods() {

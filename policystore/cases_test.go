@@ -15,8 +15,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// The scenarios are what users of placement ratios, quotas and topology spread have reported of such tools. Nodes m1 and
-// m2 are in the target group, o1 is in the other; "4/6" is 4 pods in the target group and 6 in the other.
+// The scenarios are what users of placement ratios, quotas and topology spread have reported of such tools. Nodes m1
+// and m2 are in the target group, o1 is in the other; "4/6" is 4 pods in the target group and 6 in the other.
 func TestCases(t *testing.T) {
 	strict40, bestEffort40 := must(policystore.Strict, "40%"), must(policystore.BestEffort, "40%")
 

@@ -17,8 +17,8 @@ type cohort struct {
 	counts     perGroup       // of the placed pods
 	// placed tells of how many placed pods each group consists, by their priority.
 	placed tally[groupPriority]
-	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty. It is
-	// nil as long as there are none, as mostly.
+	// nominees are the qualifying pods that hold a place as nominated pods, by the group of this place; none empty. It
+	// is nil as long as there are none, as mostly.
 	nominees  map[groupPriority]nominees
 	workloads tally[*workload] // that control qualifying pods, with the number of these
 }
@@ -169,12 +169,13 @@ func (p *policy) cohortFor(l *labelSet) *cohort {
 	return c
 }
 
-// size is N: how many pods qualify, or what the workload wants that controls all that have a controller, if that is more. A
-// pod that nothing controls, such as one that was released for debugging, says nothing of the workload.
+// size is N: how many pods qualify, or what the workload wants that controls all that have a controller, if that is
+// more. A pod that nothing controls, such as one that was released for debugging, says nothing of the workload.
 func (c *cohort) size() int { return max(c.qualifying.Len(), c.wants("", nil)) }
 
-// wants returns how many pods the workload wants that controls all of the cohort's that have a controller and, if it has one,
-// a pod that joins; 0 if there is no such workload or it is not known. joining is what is known of that pod's controller.
+// wants returns how many pods the workload wants that controls all of the cohort's that have a controller and, if it
+// has one, a pod that joins; 0 if there is no such workload or it is not known. joining is what is known of that pod's
+// controller.
 func (c *cohort) wants(controller types.UID, joining *workload) int {
 	switch c.workloads.kinds() {
 	case 0:

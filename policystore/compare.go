@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Cluster is what a store should know, as lists: from the listers of the informers that feed it, or from the API server.
+// Cluster is what a store should know, as lists: from the listers of the informers that feed it, or from the API
+// server.
 type Cluster struct {
 	// Policies are the valid policies.
 	Policies []Policy
@@ -21,10 +22,10 @@ type Cluster struct {
 	WorkloadSizes map[types.UID]int
 }
 
-// Compare returns in words, a line each, where the store differs from the cluster; nothing if it does not. It counts the
-// cluster anew in a store of its own, to which it adds the reservations of s, which only s can know. It is meant for
-// debugging and tests: it keeps out whoever changes the store for about a millisecond for 1,000 pods. Lists that are not
-// of the very moment show differences that are none.
+// Compare returns in words, a line each, where the store differs from the cluster; nothing if it does not. It counts
+// the cluster anew in a store of its own, to which it adds the reservations of s, which only s can know. It is meant
+// for debugging and tests: it keeps out whoever changes the store for about a millisecond for 1,000 pods. Lists that
+// are not of the very moment show differences that are none.
 func (s *Store) Compare(cluster Cluster) []string {
 	fresh := New()
 	for _, p := range cluster.Policies {

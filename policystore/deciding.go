@@ -59,9 +59,9 @@ func (s *state) countNominees(d *Decision, c *cohort, p *pod) {
 	}
 }
 
-// holdsAgainst reports whether the nominated pod q holds its place against the decision's pod: a nomination stands against
-// pods of equal or lower priority. Of two nominated pods of equal priority only one holds its place against the other, so
-// that they cannot block each other.
+// holdsAgainst reports whether the nominated pod q holds its place against the decision's pod: a nomination stands
+// against pods of equal or lower priority. Of two nominated pods of equal priority only one holds its place against the
+// other, so that they cannot block each other.
 func (s *state) holdsAgainst(q *pod, d Decision) bool {
 	p := s.pods[d.pod]
 	rival := p != nil && s.nominated[p] != nil

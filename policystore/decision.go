@@ -18,13 +18,14 @@ type Decision struct {
 	Policy types.NamespacedName
 	// Qualifying is how many pods of the cohort qualify, the pod itself included.
 	Qualifying int
-	// Size is N, the size that the cohort is to have: Qualifying, or the size that its workload wants if that is larger.
+	// Size is N, the size that the cohort is to have: Qualifying, or the size that its workload wants if that is
+	// larger.
 	Size int
 	// Preferred is the group in which the pod keeps what is placed on the policy's plan.
 	Preferred Group
 
-	// placed are how many other pods of the cohort are placed in each group, or hold a place there as nominated pods, and
-	// quota how many of all Size pods belong there.
+	// placed are how many other pods of the cohort are placed in each group, or hold a place there as nominated pods,
+	// and quota how many of all Size pods belong there.
 	placed, quota perGroup
 
 	spec     *compiledPolicy

@@ -1,7 +1,7 @@
 // Package policystore tracks placement policies, and the pods and nodes that they are about, in memory, and decides
 // from counts alone where the next pod may and should go. What is passed in is read, never changed or kept: pods, nodes
-// and policies. What is handed out is the caller's: a [Decision] and the numbers of a [PolicyInfo] stay as they are when
-// the store moves on, and the store does not mind if they are changed.
+// and policies. What is handed out is the caller's: a [Decision] and the numbers of a [PolicyInfo] stay as they are
+// when the store moves on, and the store does not mind if they are changed.
 //
 // It is for schedulers, and for whatever must agree with them: controllers, deschedulers, simulators, and unit tests of
 // a policy, which need no cluster and no mocks.
@@ -82,11 +82,11 @@
 // # Feeding a store
 //
 // Informers' handlers call SetPolicy, RemovePolicy, AddNode, UpdateNode, RemoveNode, AddPod, UpdatePod, RemovePod,
-// SetWorkloadSize and RemoveWorkload, with the object that is inside a cache.DeletedFinalStateUnknown or, where there is
-// none, [Store.RemovePodNamed]; the scheduling cycle calls [Store.Decide] to filter and score, [Store.AssumePod] to
-// reserve and [Store.ForgetPod] to unreserve, once it is certain that the pod is not bound: a bind may be stored although
-// it seemed to fail. Nothing is counted anew and nothing is written to the API server. Before the first decision all
-// handlers should have seen what there is: until then the counts are too low.
+// SetWorkloadSize and RemoveWorkload, with the object that is inside a cache.DeletedFinalStateUnknown or, where there
+// is none, [Store.RemovePodNamed]; the scheduling cycle calls [Store.Decide] to filter and score, [Store.AssumePod] to
+// reserve and [Store.ForgetPod] to unreserve, once it is certain that the pod is not bound: a bind may be stored
+// although it seemed to fail. Nothing is counted anew and nothing is written to the API server. Before the first
+// decision all handlers should have seen what there is: until then the counts are too low.
 //
 // # Concurrency
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RequireEmpty fails the test unless the store has let go of everything: each map and list of its state, also those that
-// are yet to be invented.
+// RequireEmpty fails the test unless the store has let go of everything: each map and list of its state, also those
+// that are yet to be invented.
 func RequireEmpty(t *testing.T, s *Store) {
 	t.Helper()
 	s.mu.RLock()

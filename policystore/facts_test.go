@@ -187,8 +187,8 @@ func TestTheZeroStoreIsEmptyAndReady(t *testing.T) {
 	}
 }
 
-// Of nominated pods of equal priority only the first by UID holds its place against the others, so that they do not block
-// each other; each holds it against pods that are not nominated.
+// Of nominated pods of equal priority only the first by UID holds its place against the others, so that they do not
+// block each other; each holds it against pods that are not nominated.
 func TestNominatedPodsHoldTheirPlaces(t *testing.T) {
 	w := newCluster(t, must(policystore.Strict, "100"))
 	nominated := w.create(100, nominatedFor("m1"), priority(10))

@@ -18,8 +18,9 @@ type PolicyInfo struct {
 	Err error
 	// Cohorts are the cohorts with at least one qualifying pod, in the order of their labels.
 	Cohorts []Cohort
-	// OverruledBy has how many pods the policy selects, but another one governs, active or not, by that other policy. Of
-	// more than eight policies that select a pod, the first eight count it, in the order in which they would govern it.
+	// OverruledBy has how many pods the policy selects, but another one governs, active or not, by that other policy.
+	// Of more than eight policies that select a pod, the first eight count it, in the order in which they would govern
+	// it.
 	OverruledBy map[types.NamespacedName]int
 
 	spec *compiledPolicy
@@ -62,11 +63,11 @@ type Cohort struct {
 	Qualifying int
 	// Size is how many pods the cohort is to have: Qualifying, or what its workload wants if that is more.
 	Size int
-	// Placed are how many pods are placed in each group, and Quota how many of all Size pods belong there, both from the
-	// first group on. Pods that are in no group are pending, or on a node that is not known or that no group has.
+	// Placed are how many pods are placed in each group, and Quota how many of all Size pods belong there, both from
+	// the first group on. Pods that are in no group are pending, or on a node that is not known or that no group has.
 	Placed, Quota []int
-	// Managed and Target are what Placed and Quota say of all groups but the last together; Other is what Placed says of
-	// the last.
+	// Managed and Target are what Placed and Quota say of all groups but the last together; Other is what Placed says
+	// of the last.
 	Managed, Target, Other int
 	// QualifyingPods and ManagedPods are the UIDs of the Qualifying and Managed pods. Unlike the numbers they are live:
 	// they go on with the store, also when no pod of the cohort is left, or the policy is replaced by one of the same

@@ -6,10 +6,10 @@ import (
 	"unique"
 )
 
-// flatLabels is a label set: its keys in one string, in their order, and their values in another, each followed by a 0. No
-// label contains a 0. So two label sets are equal if and only if their flatLabels are. It is a fraction of the size of a
-// map, above all because very many label sets have the same keys, which are kept once; and it shares nothing with the
-// object that it comes from. It implements labels.Labels. The zero value has no labels.
+// flatLabels is a label set: its keys in one string, in their order, and their values in another, each followed by a 0.
+// No label contains a 0. So two label sets are equal if and only if their flatLabels are. It is a fraction of the size
+// of a map, above all because very many label sets have the same keys, which are kept once; and it shares nothing with
+// the object that it comes from. It implements labels.Labels. The zero value has no labels.
 type flatLabels struct {
 	keys   unique.Handle[string] // the zero one if there are no labels
 	values string

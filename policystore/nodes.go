@@ -10,13 +10,15 @@ type node struct {
 	known  bool
 	labels flatLabels
 	pods   []*pod // placed here, at their nodeIndex
-	// assumed has, of a node that is not known, the labels that it had in the scheduling cycles of pods which are placed here.
+	// assumed has, of a node that is not known, the labels that it had in the scheduling cycles of pods which are
+	// placed here.
 	assumed map[*pod]*flatLabels
 	// nominees are the pods that are nominated for it.
 	nominees map[*pod]struct{}
 }
 
-// lookedLike notes the labels that the node, if it is not known, had in the scheduling cycle of the pod, which is placed here.
+// lookedLike notes the labels that the node, if it is not known, had in the scheduling cycle of the pod, which is
+// placed here.
 func (n *node) lookedLike(p *pod, labels map[string]string) {
 	if n.known {
 		return

@@ -134,8 +134,8 @@ func (x *tandem) checkNodes(d Decision) {
 	}
 }
 
-// checkSimulation evicts one of the other pods in a simulation, and puts it on a node of either group. The pod itself can be
-// neither evicted nor placed.
+// checkSimulation evicts one of the other pods in a simulation, and puts it on a node of either group. The pod itself
+// can be neither evicted nor placed.
 func (x *tandem) checkSimulation(pod *v1.Pod, d Decision, want oracleDecision) {
 	must := func(d Decision, want oracleDecision, what string, args ...any) {
 		if got := spellOut(d, true); got != want {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestOracleConcurrent lets several worlds loose on one store. Each has objects of its own, so that it knows what became
-// of them; but they select each other's pods and use each other's nodes. At rest the store must be what the oracle makes of all
-// that they know together.
+// TestOracleConcurrent lets several worlds loose on one store. Each has objects of its own, so that it knows what
+// became of them; but they select each other's pods and use each other's nodes. At rest the store must be what the
+// oracle makes of all that they know together.
 func TestOracleConcurrent(t *testing.T) {
 	const rounds, worlds, steps = 10, 8, 100
 	for range rounds {

@@ -29,8 +29,8 @@ type oracle struct {
 	pods         map[types.UID]*v1.Pod
 	unseen       sets.Set[types.UID] // those that no event has shown
 	reservations map[types.UID]string
-	// assumed has the pods that were reserved for a node which was not known and is not to this day, with the node as the
-	// scheduling cycle saw it.
+	// assumed has the pods that were reserved for a node which was not known and is not to this day, with the node as
+	// the scheduling cycle saw it.
 	assumed map[types.UID]*v1.Node
 }
 
@@ -471,8 +471,8 @@ func (o *oracle) decide(pod *v1.Pod, moved moved) oracleDecision {
 	return d
 }
 
-// couldEvict reports whether the group would be open to the pod without the placed pods of lower priority, and those that
-// are evicted already.
+// couldEvict reports whether the group would be open to the pod without the placed pods of lower priority, and those
+// that are evicted already.
 func (o *oracle) couldEvict(pod *v1.Pod, group Group, evicted moved) bool {
 	lower := maps.Clone(evicted)
 	for uid, other := range o.pods {

@@ -13,8 +13,8 @@ import (
 )
 
 // world drives a tandem as a cluster would: an API server, an informer for each kind of object, which lags behind it,
-// and a scheduler, which may be ahead of the informers or behind. There are few names and few values, so that everything
-// meets everything. All that happens is picked.
+// and a scheduler, which may be ahead of the informers or behind. There are few names and few values, so that
+// everything meets everything. All that happens is picked.
 type world struct {
 	*tandem
 	pick    picker

@@ -15,12 +15,12 @@ type PodInfo struct {
 	// Policy is the policy that governs the pod. It is zero if none does; NotGoverned then says why in words.
 	Policy      types.NamespacedName
 	NotGoverned string
-	// Cohort is the cohort in which the pod counts. It is zero if the pod does not count: since no policy governs it, or
-	// since it is not active, which NotActive then says in words.
+	// Cohort is the cohort in which the pod counts. It is zero if the pod does not count: since no policy governs it,
+	// or since it is not active, which NotActive then says in words.
 	Cohort    CohortID
 	NotActive string
-	// Group is the group in which the pod is placed, and GroupName what the policy calls it: NoGroup if the pod does not
-	// count, is pending, or is on a node that is not known or that no group has.
+	// Group is the group in which the pod is placed, and GroupName what the policy calls it: NoGroup if the pod does
+	// not count, is pending, or is on a node that is not known or that no group has.
 	Group     Group
 	GroupName string
 	// Node is the node that the pod is bound to or, if Reserved, that AssumePod has reserved for it; empty if it is
@@ -47,8 +47,8 @@ func (s *Store) Pod(pod *v1.Pod) (info PodInfo, tracked bool) {
 	return info, tracked
 }
 
-// PodsOf returns the pods that count in a policy's cohorts, in no particular order: each as it is at one moment, but not
-// all at the same.
+// PodsOf returns the pods that count in a policy's cohorts, in no particular order: each as it is at one moment, but
+// not all at the same.
 func (s *Store) PodsOf(policy types.NamespacedName) []PodInfo {
 	var infos []PodInfo
 	for _, set := range s.setsOf(policy) {

@@ -16,9 +16,10 @@ type pod struct {
 	labelSet *labelSet
 	workload *workload // nil if nothing controls the pod
 
-	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. ended: it is finished or being deleted.
-	// gated: all that was seen of it, by events and by AssumePod, had scheduling gates. The pod is placed on the observed
-	// node, else on the reserved one. A pod that has ended, has lost its gates or was observed on a node stays so.
+	// The facts. seen: an event has shown the pod; otherwise only AssumePod has. ended: it is finished or being
+	// deleted. gated: all that was seen of it, by events and by AssumePod, had scheduling gates. The pod is placed on
+	// the observed node, else on the reserved one. A pod that has ended, has lost its gates or was observed on a node
+	// stays so.
 	seen, ended, gated bool
 	observed, reserved *node
 
@@ -57,8 +58,8 @@ func factsOf(obj *v1.Pod) podFacts {
 	return f
 }
 
-// uidOf is the pod's identity: its UID or, if it has none, as in unit tests, its namespace and name. A pod without either,
-// as at admission, has no identity, which is empty: it is none of the tracked ones.
+// uidOf is the pod's identity: its UID or, if it has none, as in unit tests, its namespace and name. A pod without
+// either, as at admission, has no identity, which is empty: it is none of the tracked ones.
 func uidOf(obj *v1.Pod) types.UID {
 	if obj.UID == "" && obj.Name != "" {
 		return types.UID(obj.Namespace + "/" + obj.Name)
@@ -66,7 +67,8 @@ func uidOf(obj *v1.Pod) types.UID {
 	return obj.UID
 }
 
-// ofDaemonSet reports whether a DaemonSet controls the pod, which has decided on its node. No policy governs such a pod.
+// ofDaemonSet reports whether a DaemonSet controls the pod, which has decided on its node. No policy governs such a
+// pod.
 func ofDaemonSet(obj *v1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/")
@@ -171,8 +173,8 @@ func (s *state) removePod(uid types.UID) {
 	delete(s.pods, uid)
 }
 
-// assumePod reserves the node for the pod, unless the pod is going to count there and a Strict policy has used up its group's
-// quota.
+// assumePod reserves the node for the pod, unless the pod is going to count there and a Strict policy has used up its
+// group's quota.
 func (s *state) assumePod(obj *v1.Pod, node *v1.Node) error {
 	counts := !ended(obj) && !gated(obj)
 	if p := s.pods[uidOf(obj)]; p != nil {
@@ -193,8 +195,8 @@ func (s *state) assumePod(obj *v1.Pod, node *v1.Node) error {
 	return nil
 }
 
-// reserve reserves the node for the pod. A pod that is bound needs none. The scheduler may know before the store does that the
-// pod has lost its gates.
+// reserve reserves the node for the pod. A pod that is bound needs none. The scheduler may know before the store does
+// that the pod has lost its gates.
 func (s *state) reserve(obj *v1.Pod, node *v1.Node) {
 	p := s.pods[uidOf(obj)]
 	if p == nil && ofDaemonSet(obj) {

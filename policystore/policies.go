@@ -29,8 +29,8 @@ type namespace struct {
 	labelSets map[flatLabels]*labelSet
 }
 
-// maxSelectedBy bounds what a pod costs where very many policies select it. A policy that comes after so many others is not
-// told how many pods these govern.
+// maxSelectedBy bounds what a pod costs where very many policies select it. A policy that comes after so many others is
+// not told how many pods these govern.
 const maxSelectedBy = 8
 
 // labelSet is a set of labels that at least one pod has. Pods that agree on their labels share one, so that what
@@ -115,7 +115,8 @@ func (s *state) regroup(pol *policy) {
 	s.tidyNamespace(ns)
 }
 
-// countOverruled counts pods, n more or fewer, that have the labels and are governed by only one of the policies that select them.
+// countOverruled counts pods, n more or fewer, that have the labels and are governed by only one of the policies that
+// select them.
 func (s *state) countOverruled(l *labelSet, n int) {
 	for i := 1; i < len(l.selectedBy); i++ {
 		pol, by := l.selectedBy[i], l.selectedBy[0]

@@ -11,7 +11,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// Very many policies may select the same pods. Each pod is then the business of the first few, who would govern it in turn.
+// Very many policies may select the same pods. Each pod is then the business of the first few, who would govern it in
+// turn.
 func TestOfManyPoliciesThatSelectAPodTheFirstFewAreTold(t *testing.T) {
 	const policies, told = 20, 8
 	w := newCluster(t)

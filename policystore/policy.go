@@ -34,8 +34,8 @@ const (
 	MustNot Action = "MustNot"
 )
 
-// DefaultMatchLabelKeys returns the keys that make each revision of a Deployment, or of an Argo Rollout, a cohort of its
-// own.
+// DefaultMatchLabelKeys returns the keys that make each revision of a Deployment, or of an Argo Rollout, a cohort of
+// its own.
 func DefaultMatchLabelKeys() []string {
 	return []string{"pod-template-hash", "rollouts-pod-template-hash"}
 }

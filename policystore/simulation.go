@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WithoutPod returns the decision as it would be if the other pod, which is placed, were evicted: its place is free. The
-// cohort keeps its size, since the evicted pod's workload replaces it. The other pod must be known to the store, and of
-// the same cohort, and not the decision's own; else the decision is returned as it is. Take the decision anew if pods were
-// placed since: it is not known which of them it counts.
+// WithoutPod returns the decision as it would be if the other pod, which is placed, were evicted: its place is free.
+// The cohort keeps its size, since the evicted pod's workload replaces it. The other pod must be known to the store,
+// and of the same cohort, and not the decision's own; else the decision is returned as it is. Take the decision anew if
+// pods were placed since: it is not known which of them it counts.
 func (s *Store) WithoutPod(d Decision, other *v1.Pod) Decision {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -25,9 +25,9 @@ func (s *Store) WithoutPod(d Decision, other *v1.Pod) Decision {
 }
 
 // WithPod returns the decision as it would be if the other pod were placed on a node with the given labels. A pod that
-// the decision has judged already, being placed or nominated, stays as it was judged, unless WithoutPod has taken it away. The
-// other pod must be known to the store, and of the same cohort, and not the decision's own; else the decision is returned
-// as it is. Take the decision anew if pods were placed since.
+// the decision has judged already, being placed or nominated, stays as it was judged, unless WithoutPod has taken it
+// away. The other pod must be known to the store, and of the same cohort, and not the decision's own; else the decision
+// is returned as it is. Take the decision anew if pods were placed since.
 func (s *Store) WithPod(d Decision, other *v1.Pod, nodeLabels map[string]string) Decision {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -81,9 +81,9 @@ func (d Decision) indexOfMoved(p *pod) int {
 	return slices.IndexFunc(d.moved, func(at placement) bool { return at.uid == p.uid })
 }
 
-// CouldEvict reports whether the group holds so many pods of the same cohort with a lower priority that without them the
-// pod would get a place. If not, nothing but a change of the cohort or its policy lets the pod in. Those that WithoutPod
-// has taken away cannot be evicted again.
+// CouldEvict reports whether the group holds so many pods of the same cohort with a lower priority that without them
+// the pod would get a place. If not, nothing but a change of the cohort or its policy lets the pod in. Those that
+// WithoutPod has taken away cannot be evicted again.
 func (s *Store) CouldEvict(d Decision, g Group) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -113,7 +113,8 @@ func (s *Store) CouldEvict(d Decision, g Group) bool {
 }
 
 // LowerPriority returns the placed pods of the cohort that have a lower priority than the decision's pod, by UID, each
-// with the name of its node. They are those that the store knows, also if WithoutPod has taken them out of the decision.
+// with the name of its node. They are those that the store knows, also if WithoutPod has taken them out of the
+// decision.
 func (s *Store) LowerPriority(d Decision) map[types.UID]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

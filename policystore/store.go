@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Store tracks policies, nodes and pods, and decides where pods go. The zero Store is empty and ready for use. All methods
-// are safe for concurrent use; none blocks for anything but the store's own lock. What is passed in is read, never
-// changed or kept.
+// Store tracks policies, nodes and pods, and decides where pods go. The zero Store is empty and ready for use. All
+// methods are safe for concurrent use; none blocks for anything but the store's own lock. What is passed in is read,
+// never changed or kept.
 type Store struct {
-	// mu guards state and nodeLog. While it is held nothing is called that takes another lock but those of the cohorts' sets.
+	// mu guards state and nodeLog. While it is held nothing is called that takes another lock but those of the cohorts'
+	// sets.
 	mu      sync.RWMutex
 	state   state
 	nodeLog nodeLog
@@ -38,8 +39,9 @@ func New() *Store {
 
 // Subscribe arranges for changed to be called with the key of a policy each time that its spec, its cohorts or their
 // counts have changed; also when it was set or removed. It is called after the change, by whoever made it and without
-// the store's lock, perhaps by several at once: so it must be quick and safe for concurrent use, and may read the store.
-// The returned function ends the subscription; a call under way may still end after it. A nil function is never called.
+// the store's lock, perhaps by several at once: so it must be quick and safe for concurrent use, and may read the
+// store. The returned function ends the subscription; a call under way may still end after it. A nil function is never
+// called.
 func (s *Store) Subscribe(changed func(policy types.NamespacedName)) (cancel func()) {
 	if changed == nil {
 		return func() {}
@@ -101,8 +103,9 @@ func (s *Store) has(known func(*state) bool) bool {
 
 // SetPolicy adds a policy or replaces the one of the same name. Counts follow at once; pods that are placed stay where
 // they are. If the policy is invalid, the error says why (see [Policy.Validate]), and the policy governs nothing until
-// a valid one is set: the one that was there does not govern any more either. A policy that comes to govern 100,000 pods,
-// no two of which have the same labels, keeps everybody out for about 100 ms; one that is only resized, for no time.
+// a valid one is set: the one that was there does not govern any more either. A policy that comes to govern 100,000
+// pods, no two of which have the same labels, keeps everybody out for about 100 ms; one that is only resized, for no
+// time.
 func (s *Store) SetPolicy(p Policy) error {
 	spec, err := compile(p)
 	s.update(func(st *state) { st.setPolicy(p.NamespacedName, spec, err) })
@@ -123,8 +126,8 @@ func (s *Store) RemovePolicy(key types.NamespacedName) {
 	s.update(func(st *state) { st.removePolicy(key) })
 }
 
-// AddNode makes a node known: the pods on it count from now on, also those that were there before. A node without a name
-// is ignored.
+// AddNode makes a node known: the pods on it count from now on, also those that were there before. A node without a
+// name is ignored.
 func (s *Store) AddNode(node *v1.Node) {
 	if node.Name != "" && !s.has(func(st *state) bool { return st.hasNode(node) }) {
 		s.update(func(st *state) { st.setNode(node.Name, node.Labels) })
@@ -140,8 +143,9 @@ func (s *Store) RemoveNode(name string) {
 }
 
 // SetWorkloadSize notes how many pods the workload (a ReplicaSet, StatefulSet or ReplicationController) wants: see
-// [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of its pods that have a controller. A
-// size out of 0 to [math.MaxInt32] is not known, as after RemoveWorkload. An empty UID is ignored, since no pod can name it.
+// [WorkloadSize]. The size of a cohort is at least that, if the workload controls all of its pods that have a
+// controller. A size out of 0 to [math.MaxInt32] is not known, as after RemoveWorkload. An empty UID is ignored, since
+// no pod can name it.
 func (s *Store) SetWorkloadSize(uid types.UID, size int) {
 	if !isSize(size) {
 		s.RemoveWorkload(uid)
@@ -157,17 +161,17 @@ func (s *Store) RemoveWorkload(uid types.UID) {
 	s.update(func(st *state) { st.setWorkloadSize(uid, -1) })
 }
 
-// AddPod takes in a pod as the API server shows it. A pod is known by its UID; one that never has any, as in unit tests, by
-// its name. A pod without UID and name, as at admission, is ignored, and so are the pods of DaemonSets, which no policy
-// governs.
+// AddPod takes in a pod as the API server shows it. A pod is known by its UID; one that never has any, as in unit
+// tests, by its name. A pod without UID and name, as at admission, is ignored, and so are the pods of DaemonSets, which
+// no policy governs.
 func (s *Store) AddPod(pod *v1.Pod) {
 	if !s.has(func(st *state) bool { return st.hasPod(pod) }) {
 		s.update(func(st *state) { st.observePod(pod) })
 	}
 }
 
-// UpdatePod takes in a change of a pod. The old object may be nil, or older than the last one that the store saw; if it is
-// another pod of the same name, that one is removed. An update that shows no node does not undo a reservation.
+// UpdatePod takes in a change of a pod. The old object may be nil, or older than the last one that the store saw; if it
+// is another pod of the same name, that one is removed. An update that shows no node does not undo a reservation.
 func (s *Store) UpdatePod(old, pod *v1.Pod) {
 	if old != nil && uidOf(old) != uidOf(pod) {
 		s.RemovePod(uidOf(old))
@@ -180,9 +184,9 @@ func (s *Store) RemovePod(uid types.UID) {
 	s.update(func(st *state) { st.removePod(uid) })
 }
 
-// RemovePodNamed forgets the pods of that name which events have shown, however many UIDs had it. It is for pods without
-// UID, and for a delete event that comes without its object and so without a UID (see cache.DeletedFinalStateUnknown).
-// It looks at all pods of the namespace.
+// RemovePodNamed forgets the pods of that name which events have shown, however many UIDs had it. It is for pods
+// without UID, and for a delete event that comes without its object and so without a UID (see
+// cache.DeletedFinalStateUnknown). It looks at all pods of the namespace.
 func (s *Store) RemovePodNamed(key types.NamespacedName) {
 	s.update(func(st *state) {
 		for _, uid := range st.podsNamed(key) {
@@ -191,14 +195,14 @@ func (s *Store) RemovePodNamed(key types.NamespacedName) {
 	})
 }
 
-// AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until the API
-// server shows the pod bound or gone. It may be called before AddPod, and again for another node. If the pod's policy is
-// Strict and the node's group holds all the pods that are meant for it, the error is a [*QuotaError] and nothing changes;
-// check and reservation are one step, so that of two pods only one gets the last place.
+// AssumePod reserves a node for a pod: from now on the pod counts as placed there, until [Store.ForgetPod], or until
+// the API server shows the pod bound or gone. It may be called before AddPod, and again for another node. If the pod's
+// policy is Strict and the node's group holds all the pods that are meant for it, the error is a [*QuotaError] and
+// nothing changes; check and reservation are one step, so that of two pods only one gets the last place.
 //
-// The node is given as the scheduling cycle sees it. If the store does not know it, these labels decide where the pod may go
-// and where it counts, bound or not, until AddNode tells of the node's own. A node without a name is an error, and so is a
-// pod without UID and name. For the pod of a DaemonSet nothing is reserved.
+// The node is given as the scheduling cycle sees it. If the store does not know it, these labels decide where the pod
+// may go and where it counts, bound or not, until AddNode tells of the node's own. A node without a name is an error,
+// and so is a pod without UID and name. For the pod of a DaemonSet nothing is reserved.
 func (s *Store) AssumePod(pod *v1.Pod, node *v1.Node) (err error) {
 	if err := validateReservation(pod, node); err != nil {
 		return err
@@ -207,7 +211,8 @@ func (s *Store) AssumePod(pod *v1.Pod, node *v1.Node) (err error) {
 	return err
 }
 
-// ForceAssumePod is AssumePod without the check, for where a Strict policy is not enforced, or pods are taken to be gone.
+// ForceAssumePod is AssumePod without the check, for where a Strict policy is not enforced, or pods are taken to be
+// gone.
 func (s *Store) ForceAssumePod(pod *v1.Pod, node *v1.Node) error {
 	if err := validateReservation(pod, node); err != nil {
 		return err
@@ -227,9 +232,9 @@ func validateReservation(pod *v1.Pod, node *v1.Node) error {
 	}
 }
 
-// ConfirmPod moves a pod's reservation to the node that the pod is bound to, as the API server has said when it was asked,
-// and reports whether the pod has a reservation. It never makes one: if the pod's events have shown it as bound or gone
-// meanwhile, they tell all.
+// ConfirmPod moves a pod's reservation to the node that the pod is bound to, as the API server has said when it was
+// asked, and reports whether the pod has a reservation. It never makes one: if the pod's events have shown it as bound
+// or gone meanwhile, they tell all.
 func (s *Store) ConfirmPod(pod *v1.Pod, nodeName string) (reserved bool) {
 	s.update(func(st *state) { reserved = st.confirmPod(uidOf(pod), nodeName) })
 	return reserved
@@ -249,8 +254,8 @@ func (s *Store) ForgetPod(pod *v1.Pod) (reserved bool) {
 	return reserved
 }
 
-// Decide says where the pod may and should go, and whether a policy governs it at all. A pod that is tracked is judged by
-// what its events have shown, another by the given object; either as if it were active and qualified already.
+// Decide says where the pod may and should go, and whether a policy governs it at all. A pod that is tracked is judged
+// by what its events have shown, another by the given object; either as if it were active and qualified already.
 func (s *Store) Decide(pod *v1.Pod) (d Decision, governed bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

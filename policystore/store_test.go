@@ -249,7 +249,8 @@ func TestPoliciesComeInOrder(t *testing.T) {
 	assert.Equal(t, want, w.Policies())
 }
 
-// A StatefulSet reuses its pods' names, and an informer may show the old pod's end and the new one's start as one update.
+// A StatefulSet reuses its pods' names, and an informer may show the old pod's end and the new one's start as one
+// update.
 func TestReplacedPod(t *testing.T) {
 	w := newWorld(t, must(policystore.Strict, "100%"))
 	w.addNodes(10, spot, "m1")
@@ -269,7 +270,8 @@ func TestReplacedPod(t *testing.T) {
 	w.requireSplit("1/0")
 }
 
-// A delete event may come without its object: then only the name is known. What other pods have it, or had it, must stay.
+// A delete event may come without its object: then only the name is known. What other pods have it, or had it, must
+// stay.
 func TestRemovePodNamed(t *testing.T) {
 	w := newCluster(t, must(policystore.Strict, "40%"))
 	w.create(2, onNode("m1"))

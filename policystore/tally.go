@@ -1,7 +1,7 @@
 package policystore
 
-// tally counts things by their kind. Most tallies are of one kind or two: they are kept in a list, which is much smaller
-// than a map, until there are many. The zero value is an empty tally.
+// tally counts things by their kind. Most tallies are of one kind or two: they are kept in a list, which is much
+// smaller than a map, until there are many. The zero value is an empty tally.
 type tally[K comparable] struct {
 	few  []tallied[K] // no zeros
 	many map[K]int    // in place of few, once there were more than maxFew kinds

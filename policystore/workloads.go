@@ -16,10 +16,10 @@ var desiredReplicas = map[schema.GroupKind]string{
 	{Group: "argoproj.io", Kind: "Rollout"}: "rollout.argoproj.io/desired-replicas",
 }
 
-// WorkloadSize returns how many pods a ReplicaSet, StatefulSet or ReplicationController wants, for [Store.SetWorkloadSize]:
-// of a ReplicaSet that a Deployment or an Argo Rollout controls what its annotation says that this one wants, else the
-// given spec.replicas, of which nil is the API server's default, 1. It is 0 to [math.MaxInt32]; an annotation that is no such number
-// does not count, and known is false if replicas are none.
+// WorkloadSize returns how many pods a ReplicaSet, StatefulSet or ReplicationController wants, for
+// [Store.SetWorkloadSize]: of a ReplicaSet that a Deployment or an Argo Rollout controls what its annotation says that
+// this one wants, else the given spec.replicas, of which nil is the API server's default, 1. It is 0 to
+// [math.MaxInt32]; an annotation that is no such number does not count, and known is false if replicas are none.
 func WorkloadSize(obj metav1.Object, replicas *int32) (size int, known bool) {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()

@@ -1,6 +1,6 @@
-// Command embedding-scheduler is a scheduler with plugins of its own beside the placement policy plugin, in two profiles.
-// Its plugins read the store that the placement policy plugin feeds: for them nothing is counted, watched or kept a second
-// time.
+// Command embedding-scheduler is a scheduler with plugins of its own beside the placement policy plugin, in two
+// profiles. Its plugins read the store that the placement policy plugin feeds: for them nothing is counted, watched or
+// kept a second time.
 package main
 
 import (
@@ -35,8 +35,14 @@ func newCommand() *cobra.Command {
 		app.WithPlugin(makeWayName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return &makeWay{store: store}, nil
 		}),
-		app.WithPlugin(placementLogName, func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			return &placementLog{store: store, nodes: handle.SharedInformerFactory().Core().V1().Nodes().Lister()}, nil
-		}),
+		app.WithPlugin(
+			placementLogName,
+			func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+				return &placementLog{
+					store: store,
+					nodes: handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
+				}, nil
+			},
+		),
 	)
 }

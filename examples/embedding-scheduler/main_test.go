@@ -59,7 +59,10 @@ spec:
 		for _, profile := range []string{"default-scheduler", "batch-scheduler"} {
 			for _, app := range []string{"web", "other"} {
 				_, err := cp.Client().CoreV1().Pods("default").Create(ctx, &v1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(profile, "-", app, "-", i), Labels: map[string]string{"app": app, "profile": profile}},
+					ObjectMeta: metav1.ObjectMeta{
+						Name:   fmt.Sprint(profile, "-", app, "-", i),
+						Labels: map[string]string{"app": app, "profile": profile},
+					},
 					Spec: v1.PodSpec{
 						SchedulerName: profile,
 						Containers:    []v1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
@@ -83,13 +86,23 @@ spec:
 		assert.Equal(c, 20, on["spot-1 other"]+on["od-1 other"], "all are placed")
 	}, 90*time.Second, 50*time.Millisecond)
 	assert.Equal(t, 8, on["spot-1 web"], "the profiles count together")
-	assert.Equal(t, 10, on["od-1 other batch-scheduler"], "makeway has pods without a policy leave the target group alone")
+	assert.Equal(
+		t,
+		10,
+		on["od-1 other batch-scheduler"],
+		"makeway has pods without a policy leave the target group alone",
+	)
 
 	assert.EventuallyWithT(t, func(c *assert.CollectT) { // PostBind comes after the bind
 		log, err := os.ReadFile(scheduler.LogFile())
 		require.NoError(c, err)
 		lines := strings.Count(string(log), `"Placed a pod under its placement policy"`)
-		assert.Equal(c, on["spot-1 web default-scheduler"]+on["od-1 web default-scheduler"], lines, "placementlog is in one of the profiles")
+		assert.Equal(
+			c,
+			on["spot-1 web default-scheduler"]+on["od-1 web default-scheduler"],
+			lines,
+			"placementlog is in one of the profiles",
+		)
 		assert.Contains(c, string(log), `placementPolicy="default/web-on-spot" group="`)
 	}, 90*time.Second, 50*time.Millisecond)
 }

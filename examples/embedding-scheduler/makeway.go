@@ -15,9 +15,9 @@ const (
 	makeWayStateKey fwk.StateKey = makeWayName
 )
 
-// makeWay has pods that no policy governs leave the nodes of target groups to those that are meant for them, if there is room
-// elsewhere. It goes through all policies once for each such pod, which is well for dozens of them; for thousands, keep what
-// is needed of each up to date by policystore.Store.Subscribe.
+// makeWay has pods that no policy governs leave the nodes of target groups to those that are meant for them, if there
+// is room elsewhere. It goes through all policies once for each such pod, which is well for dozens of them; for
+// thousands, keep what is needed of each up to date by policystore.Store.Subscribe.
 type makeWay struct {
 	store *policystore.Store
 }
@@ -36,8 +36,8 @@ func (s makeWayState) Clone() fwk.StateData { return s }
 
 func (*makeWay) Name() string { return makeWayName }
 
-// PreScore leaves pods with a policy to the placement policy plugin. By the time of it the store knows all policies, since that
-// plugin's PreFilter has waited for them.
+// PreScore leaves pods with a policy to the placement policy plugin. By the time of it the store knows all policies,
+// since that plugin's PreFilter has waited for them.
 func (pl *makeWay) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if _, governed := pl.store.Decide(pod); governed {
 		return fwk.NewStatus(fwk.Skip)
@@ -68,6 +68,6 @@ func (pl *makeWay) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, nod
 
 func (*makeWay) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// SignPod adds nothing to a pod's signature: the placement policy plugin's says what governs the pod. Without this method the
-// scheduler would place no pods of the profile in batches.
+// SignPod adds nothing to a pod's signature: the placement policy plugin's says what governs the pod. Without this
+// method the scheduler would place no pods of the profile in batches.
 func (*makeWay) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }

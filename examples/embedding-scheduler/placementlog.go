@@ -34,7 +34,23 @@ func (pl *placementLog) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.
 		return // deleted already
 	}
 	group := decision.GroupOf(node.Labels)
-	klog.FromContext(ctx).Info("Placed a pod under its placement policy", "pod", klog.KObj(pod), "node", klog.KObj(node),
-		"placementPolicy", klog.KRef(decision.Policy.Namespace, decision.Policy.Name), "group", decision.GroupName(group),
-		"othersThere", decision.Placed(group), "quota", decision.Quota(group), "of", decision.Size)
+	klog.FromContext(
+		ctx,
+	).Info(
+		"Placed a pod under its placement policy",
+		"pod",
+		klog.KObj(pod),
+		"node",
+		klog.KObj(node),
+		"placementPolicy",
+		klog.KRef(decision.Policy.Namespace, decision.Policy.Name),
+		"group",
+		decision.GroupName(group),
+		"othersThere",
+		decision.Placed(group),
+		"quota",
+		decision.Quota(group),
+		"of",
+		decision.Size,
+	)
 }

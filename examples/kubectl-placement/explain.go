@@ -118,7 +118,11 @@ func (w *world) pod(namespace, name string) (*v1.Pod, error) {
 		}
 		if found != nil {
 			one, other := keyOf(found).String(), keyOf(pod).String()
-			return nil, fmt.Errorf("there are pods %s and %s: say which with --namespace", min(one, other), max(one, other))
+			return nil, fmt.Errorf(
+				"there are pods %s and %s: say which with --namespace",
+				min(one, other),
+				max(one, other),
+			)
 		}
 		found = pod
 	}

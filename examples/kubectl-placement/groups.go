@@ -56,7 +56,10 @@ type GroupCount struct {
 func countsOf(info policystore.PolicyInfo, c policystore.Cohort) Counts {
 	counts := Counts{QualifyingPods: c.Qualifying, PendingPods: c.Qualifying}
 	for g := range info.Groups() {
-		counts.Groups = append(counts.Groups, GroupCount{Name: info.GroupName(g), TargetPods: info.Quota(g, c.Qualifying)})
+		counts.Groups = append(
+			counts.Groups,
+			GroupCount{Name: info.GroupName(g), TargetPods: info.Quota(g, c.Qualifying)},
+		)
 	}
 	for i, pods := range c.Placed {
 		counts.Groups[i].Pods = pods

@@ -1,5 +1,5 @@
-// Command kubectl-placement is a plugin of kubectl that tells how placement policies fare, what they mean for a pod, and
-// what would happen if something were changed. It reads what the scheduler reads and embeds the same package
+// Command kubectl-placement is a plugin of kubectl that tells how placement policies fare, what they mean for a pod,
+// and what would happen if something were changed. It reads what the scheduler reads and embeds the same package
 // policystore, so that both decide alike.
 //
 //	go build -o ~/.local/bin/kubectl-placement ./examples/kubectl-placement && kubectl placement status

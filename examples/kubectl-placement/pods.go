@@ -45,7 +45,10 @@ func whyNotOn(node *v1.Node, pod *v1.Pod) string {
 // whyWaiting says why a pod is pending; nothing if it is not, or if it has ended.
 func whyWaiting(pod *v1.Pod) []string {
 	switch {
-	case pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
+	case pod.Spec.NodeName != "",
+		pod.DeletionTimestamp != nil,
+		pod.Status.Phase == v1.PodSucceeded,
+		pod.Status.Phase == v1.PodFailed:
 		return nil
 	case len(pod.Spec.SchedulingGates) > 0:
 		var gates []string

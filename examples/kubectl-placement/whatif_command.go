@@ -84,25 +84,56 @@ each cohort has as many pods in each group as belong there, and none is pending,
 	}
 	o.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.manifest, "filename", "f", "", "a manifest `FILE` with PlacementPolicies, instead of the cluster; "+
-		"\"-\" is standard input. Other objects in it are ignored")
-	flags.StringVar(&o.nodes, "nodes", "", "with -f: a `LIST` of nodes to make up, such as spot=3,od=5; selected=1,rest=1 by "+
-		"default, or one of each of the policy's groups. Those named like a group get labels that put them there. Without "+
-		"groups, those of the first kind get labels that the nodeSelector matches, and those of other kinds do not. So the "+
-		"first kind is group target if the action is Must, and the other kinds are if it is MustNot. "+
-		"Or say the labels: 'spot[pool=spot]=3,od[pool=od,zone=a]=5'")
-	flags.BoolVar(&o.plan, "plan", false, "show the plan of the policy, with --set after the change, and nothing else: "+
-		"to which groups its first pods go, and how many belong in each, for some numbers of pods")
-	flags.IntVar(&o.replicas, "replicas", 0, "`N` more pods for the policy, 10 by default with -f; all are there before the "+
-		"first is placed. They are like the newest pod that it governs or, if there is none, have labels that its "+
-		"podSelector matches")
-	flags.StringVar(&o.policy, "policy", "", "the policy, by `NAME` or NAMESPACE/NAME, that --nodes, --replicas and --set are "+
-		"about. Not needed if there is but one")
-	flags.StringArrayVar(&o.settings, "set", nil, "`FIELD=VALUE`: set a field of the policy's spec, and compare. May be "+
-		"repeated. FIELD is a path with dots: weight, enforcementMode, podSelector, matchLabelKeys, groups, nodeSelector, "+
-		"policy.action, policy.targetSize, or deeper. VALUE is YAML, or empty for the default. Write a key that has dots, "+
-		"and text that looks like another type, in this way: "+
-		"--set 'nodeSelector={matchLabels: {example.com/spot: \"true\"}}'. Pods that are on a node stay there")
+	flags.StringVarP(
+		&o.manifest,
+		"filename",
+		"f",
+		"",
+		"a manifest `FILE` with PlacementPolicies, instead of the cluster; "+
+			"\"-\" is standard input. Other objects in it are ignored",
+	)
+	flags.StringVar(
+		&o.nodes,
+		"nodes",
+		"",
+		"with -f: a `LIST` of nodes to make up, such as spot=3,od=5; selected=1,rest=1 by "+
+			"default, or one of each of the policy's groups. Those named like a group get labels that put them there. Without "+
+			"groups, those of the first kind get labels that the nodeSelector matches, and those of other kinds do not. So the "+
+			"first kind is group target if the action is Must, and the other kinds are if it is MustNot. "+
+			"Or say the labels: 'spot[pool=spot]=3,od[pool=od,zone=a]=5'",
+	)
+	flags.BoolVar(
+		&o.plan,
+		"plan",
+		false,
+		"show the plan of the policy, with --set after the change, and nothing else: "+
+			"to which groups its first pods go, and how many belong in each, for some numbers of pods",
+	)
+	flags.IntVar(
+		&o.replicas,
+		"replicas",
+		0,
+		"`N` more pods for the policy, 10 by default with -f; all are there before the "+
+			"first is placed. They are like the newest pod that it governs or, if there is none, have labels that its "+
+			"podSelector matches",
+	)
+	flags.StringVar(
+		&o.policy,
+		"policy",
+		"",
+		"the policy, by `NAME` or NAMESPACE/NAME, that --nodes, --replicas and --set are "+
+			"about. Not needed if there is but one",
+	)
+	flags.StringArrayVar(
+		&o.settings,
+		"set",
+		nil,
+		"`FIELD=VALUE`: set a field of the policy's spec, and compare. May be "+
+			"repeated. FIELD is a path with dots: weight, enforcementMode, podSelector, matchLabelKeys, groups, nodeSelector, "+
+			"policy.action, policy.targetSize, or deeper. VALUE is YAML, or empty for the default. Write a key that has dots, "+
+			"and text that looks like another type, in this way: "+
+			"--set 'nodeSelector={matchLabels: {example.com/spot: \"true\"}}'. Pods that are on a node stay there",
+	)
 	_ = cmd.RegisterFlagCompletionFunc("policy", o.completeWith(policiesResource))
 	return cmd
 }

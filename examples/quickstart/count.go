@@ -17,8 +17,8 @@ import (
 // count is where the pods are: counted anew from the API server, by a store of its own, so that it owes nothing to the
 // scheduler's.
 type count struct {
-	// qualifying is how many pods there are in all cohorts; placed how many are in each group, and belong how many should
-	// be.
+	// qualifying is how many pods there are in all cohorts; placed how many are in each group, and belong how many
+	// should be.
 	qualifying     int
 	placed, belong []int
 	// off: there is a cohort whose pods are not exactly where they belong.
@@ -99,7 +99,10 @@ func (c *count) inGroups() string {
 	}
 	var groups []string
 	for g := range c.policy.Groups() {
-		groups = append(groups, fmt.Sprintf("%d in %s, where %d belong", c.placed[g-1], c.policy.GroupName(g), c.belong[g-1]))
+		groups = append(
+			groups,
+			fmt.Sprintf("%d in %s, where %d belong", c.placed[g-1], c.policy.GroupName(g), c.belong[g-1]),
+		)
 	}
 	return fmt.Sprintf("of %d pods %s", c.qualifying, strings.Join(groups, "; "))
 }

@@ -1,10 +1,11 @@
-// Command quickstart shows a placement policy at work on a real control plane, which it starts on this machine and removes
-// again: etcd, kube-apiserver, kube-controller-manager, a scheduler with the plugin, and kwok in place of the kubelets.
+// Command quickstart shows a placement policy at work on a real control plane, which it starts on this machine and
+// removes again: etcd, kube-apiserver, kube-controller-manager, a scheduler with the plugin, and kwok in place of the
+// kubelets.
 //
 //	go run ./examples/quickstart
 //
-// It scales, updates, disturbs and breaks a Deployment step by step, and checks in the end that the share of its pods in the
-// target group is exact.
+// It scales, updates, disturbs and breaks a Deployment step by step, and checks in the end that the share of its pods
+// in the target group is exact.
 package main
 
 import (
@@ -89,13 +90,22 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&o.policyFile, "policy", "", "`FILE` with a PlacementPolicy to apply instead of examples/policies/strict-must.yaml; the Deployment and the nodes get the labels that it selects")
-	flags.Func("replicas", "`N` replicas to begin with, at least 1; later steps have 2.5 and 4 times as many (default 10)", func(value string) (err error) {
-		if o.replicas, err = strconv.Atoi(value); err != nil || o.replicas < 1 {
-			return errors.New("must be a number of at least 1")
-		}
-		return nil
-	})
+	flags.StringVar(
+		&o.policyFile,
+		"policy",
+		"",
+		"`FILE` with a PlacementPolicy to apply instead of examples/policies/strict-must.yaml; the Deployment and the nodes get the labels that it selects",
+	)
+	flags.Func(
+		"replicas",
+		"`N` replicas to begin with, at least 1; later steps have 2.5 and 4 times as many (default 10)",
+		func(value string) (err error) {
+			if o.replicas, err = strconv.Atoi(value); err != nil || o.replicas < 1 {
+				return errors.New("must be a number of at least 1")
+			}
+			return nil
+		},
+	)
 	flags.Func("nodes", "`N,N,...`: how many nodes in each of the policy's groups, in their order, at least one "+
 		"(default 3 in each); without groups, of those that its nodeSelector matches and of the others", func(value string) error {
 		o.nodes = nil
@@ -108,7 +118,12 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		}
 		return nil
 	})
-	flags.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end and print its KUBECONFIG, until Ctrl-C")
+	flags.BoolVar(
+		&o.keep,
+		"keep",
+		false,
+		"leave the control plane running at the end and print its KUBECONFIG, until Ctrl-C",
+	)
 	flags.StringVar(&o.svgFile, "svg", "", "draw a picture into `FILE`: how many pods are in each group over time, "+
 		"beside the same steps with the stock scheduler and a topology spread constraint")
 	if err := flags.Parse(args); err != nil {

@@ -102,12 +102,21 @@ func (d *demonstration) perform(ctx context.Context, o options) (err error) {
 		title string
 		do    func(context.Context) error
 	}{
-		{fmt.Sprintf("create a Deployment of %d", o.replicas), func(ctx context.Context) error { return d.create(ctx, o.replicas) }},
+		{
+			fmt.Sprintf("create a Deployment of %d", o.replicas),
+			func(ctx context.Context) error { return d.create(ctx, o.replicas) },
+		},
 		{fmt.Sprintf("scale to %d", medium), func(ctx context.Context) error { return d.scale(ctx, medium) }},
 		{"rolling update", d.update},
 		{"delete half of the pods", d.deleteHalf},
-		{"relabel a node, whose pods change group with it", func(ctx context.Context) error { return d.relabel(ctx, large) }},
-		{fmt.Sprintf("scale to %d, kill the scheduler with -9 on the way, start another", large), func(ctx context.Context) error { return d.scaleAndKill(ctx, large) }},
+		{
+			"relabel a node, whose pods change group with it",
+			func(ctx context.Context) error { return d.relabel(ctx, large) },
+		},
+		{
+			fmt.Sprintf("scale to %d, kill the scheduler with -9 on the way, start another", large),
+			func(ctx context.Context) error { return d.scaleAndKill(ctx, large) },
+		},
 	}
 	for i, step := range steps {
 		fmt.Fprintf(out, "\nStep %d of %d: %s\n", i+1, len(steps), step.title)
@@ -126,7 +135,11 @@ func (d *demonstration) perform(ctx context.Context, o options) (err error) {
 		fmt.Fprintf(out, "\nThe pods are where the policy says.\n")
 	}
 	if o.keep {
-		fmt.Fprintf(out, "The control plane is there until Ctrl-C. In another terminal:\n\n  export KUBECONFIG=%s\n\n", cp.Kubeconfig())
+		fmt.Fprintf(
+			out,
+			"The control plane is there until Ctrl-C. In another terminal:\n\n  export KUBECONFIG=%s\n\n",
+			cp.Kubeconfig(),
+		)
 		defer func() { <-ctx.Done() }()
 	}
 	if verdict != nil {
@@ -152,7 +165,12 @@ func (d *demonstration) setUp(ctx context.Context, counts []int) error {
 		return err
 	}
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.policy.Namespace}}
-	if _, err := d.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := d.Client().CoreV1().Namespaces().Create(
+		ctx,
+		namespace,
+		metav1.CreateOptions{},
+	); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the policy's namespace: %w", err)
 	}
 	if err := d.Apply(ctx, d.manifest); err != nil {
@@ -219,7 +237,13 @@ func (d *demonstration) waitForRest(ctx context.Context) error {
 		if err := d.scheduler.Err(); err != nil {
 			return false, err
 		}
-		deployment, err := d.Client().AppsV1().Deployments(d.policy.Namespace).Get(ctx, deploymentName, metav1.GetOptions{})
+		deployment, err := d.Client().AppsV1().Deployments(
+			d.policy.Namespace,
+		).Get(
+			ctx,
+			deploymentName,
+			metav1.GetOptions{},
+		)
 		if err != nil {
 			return false, err
 		}
@@ -240,7 +264,11 @@ func (d *demonstration) waitForRest(ctx context.Context) error {
 		return slices.Equal(counts.placed, d.last.placed), err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("off: the pods are not all running after %s: %s", stepTimeout, d.pendingReasons(context.WithoutCancel(ctx)))
+		return fmt.Errorf(
+			"off: the pods are not all running after %s: %s",
+			stepTimeout,
+			d.pendingReasons(context.WithoutCancel(ctx)),
+		)
 	}
 	return err
 }
@@ -292,7 +320,12 @@ func (d *demonstration) scale(ctx context.Context, replicas int) error {
 
 func (d *demonstration) update(ctx context.Context) error {
 	annotations := map[string]any{"quickstart/revision": "2"}
-	return d.patchDeployment(ctx, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})
+	return d.patchDeployment(
+		ctx,
+		map[string]any{
+			"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}},
+		},
+	)
 }
 
 func (d *demonstration) patchDeployment(ctx context.Context, change map[string]any) error {
@@ -300,7 +333,15 @@ func (d *demonstration) patchDeployment(ctx context.Context, change map[string]a
 	if err != nil {
 		return err
 	}
-	_, err = d.Client().AppsV1().Deployments(d.policy.Namespace).Patch(ctx, deploymentName, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = d.Client().AppsV1().Deployments(
+		d.policy.Namespace,
+	).Patch(
+		ctx,
+		deploymentName,
+		types.MergePatchType,
+		patch,
+		metav1.PatchOptions{},
+	)
 	return err
 }
 
@@ -332,7 +373,13 @@ func (d *demonstration) relabel(ctx context.Context, finally int) error {
 			if err != nil {
 				return err
 			}
-			_, err = d.Client().CoreV1().Nodes().Patch(ctx, node.name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = d.Client().CoreV1().Nodes().Patch(
+				ctx,
+				node.name,
+				types.MergePatchType,
+				patch,
+				metav1.PatchOptions{},
+			)
 			from, into := d.last.policy.GroupName(node.group), d.last.policy.GroupName(to.group)
 			fmt.Fprintf(d.out, "  node %s leaves group %s for %s with its %d pods\n", node.name, from, into, node.pods)
 			return err

@@ -152,7 +152,8 @@ func (n *NodeWrapper) Label(key, value string) *NodeWrapper {
 	return n.with(func(node *v1.Node) { metav1.SetMetaDataLabel(&node.ObjectMeta, key, value) })
 }
 
-// Capacity is both what the node has and what pods may have of it. It has room for 32 pods unless the resources say otherwise.
+// Capacity is both what the node has and what pods may have of it. It has room for 32 pods unless the resources say
+// otherwise.
 func (n *NodeWrapper) Capacity(resources map[v1.ResourceName]string) *NodeWrapper {
 	return n.with(func(node *v1.Node) {
 		list := resourceList(resources)

@@ -60,8 +60,8 @@ func (s *CycleState) InPodGroup(group *CycleState) {
 
 func (s *CycleState) IsPodGroupSchedulingCycle() bool { return s.inPodGroup }
 
-// anyRelease has the methods whose result types have come with Kubernetes 1.36 (G) and 1.37 (P) in older releases, too: those
-// of fwk.CycleState hide those of older, which are a level deeper. Only their types are used.
+// anyRelease has the methods whose result types have come with Kubernetes 1.36 (G) and 1.37 (P) in older releases, too:
+// those of fwk.CycleState hide those of older, which are a level deeper. Only their types are used.
 type anyRelease struct {
 	fwk.CycleState
 	deeper

@@ -21,7 +21,11 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-var large = flag.Bool("large", false, "run benchmarks also on 100,000 and 1,000,000 pods, and with 1,000 and 10,000 policies")
+var large = flag.Bool(
+	"large",
+	false,
+	"run benchmarks also on 100,000 and 1,000,000 pods, and with 1,000 and 10,000 policies",
+)
 
 // Policies are the numbers of policies that a benchmark runs with.
 func Policies() []int {
@@ -56,9 +60,9 @@ func Run(b *testing.B, benchmark func(*testing.B, *Cluster)) {
 	}
 }
 
-// Cluster is a store that knows many pods in one namespace: 100 of each ReplicaSet and at most 100 on each node. They run, in the ratio
-// of the policies. Each policy is Strict, and selects the pods of one application: so each application has many ReplicaSets if
-// there are few policies, and some policies select no pods if there are few pods.
+// Cluster is a store that knows many pods in one namespace: 100 of each ReplicaSet and at most 100 on each node. They
+// run, in the ratio of the policies. Each policy is Strict, and selects the pods of one application: so each
+// application has many ReplicaSets if there are few policies, and some policies select no pods if there are few pods.
 type Cluster struct {
 	Pods, Policies int
 	// StatefulSets control the pods in place of ReplicaSets: no two pods have the same labels then.

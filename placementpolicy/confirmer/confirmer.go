@@ -1,7 +1,7 @@
-// Package confirmer asks the API server about pods whose bind is in doubt. A bind may be stored although the scheduler saw an
-// error, as while the API server restarts, and no event tells of one that was not stored. Until it is certain, the pod
-// keeps its place: else other pods would take it. And it is not tried again, since with another reservation it would
-// count elsewhere.
+// Package confirmer asks the API server about pods whose bind is in doubt. A bind may be stored although the scheduler
+// saw an error, as while the API server restarts, and no event tells of one that was not stored. Until it is certain,
+// the pod keeps its place: else other pods would take it. And it is not tried again, since with another reservation it
+// would count elsewhere.
 //
 // It is for schedulers that reserve in a [policystore.Store]. It knows no scheduler framework.
 package confirmer
@@ -34,8 +34,8 @@ const (
 	// retryQPS and retryBurst bound how often questions are repeated, for all pods together.
 	retryQPS   = 10
 	retryBurst = 100
-	// maxRefusals is how often the API server may forbid a question before the pod is taken for not bound. A server that has just
-	// started does so for a moment, one that does not let the scheduler get pods forever.
+	// maxRefusals is how often the API server may forbid a question before the pod is taken for not bound. A server
+	// that has just started does so for a moment, one that does not let the scheduler get pods forever.
 	maxRefusals = 5
 )
 
@@ -65,8 +65,8 @@ type doubt struct {
 	refusals int  // only the one asker that has it uses it
 }
 
-// New returns a confirmer for the reservations. getPod asks the API server, not a cache. try has pods tried that were held
-// back; it is called without locks.
+// New returns a confirmer for the reservations. getPod asks the API server, not a cache. try has pods tried that were
+// held back; it is called without locks.
 func New(reservations Reservations, getPod func(ctx context.Context, namespace, name string) (*v1.Pod, error),
 	try func(ctx context.Context, pods ...*v1.Pod)) *Confirmer {
 	limiter := workqueue.NewTypedMaxOfRateLimiter(
@@ -107,8 +107,8 @@ func (c *Confirmer) Holds(pod *v1.Pod) bool {
 	return true
 }
 
-// Remove ends the doubt about a pod that an event has shown as bound or gone, or for which another reservation is about to
-// be made. Of a pod without UID, as a delete event without its object tells of it, the name counts.
+// Remove ends the doubt about a pod that an event has shown as bound or gone, or for which another reservation is about
+// to be made. Of a pod without UID, as a delete event without its object tells of it, the name counts.
 func (c *Confirmer) Remove(pod *v1.Pod) {
 	key := keyOf(pod)
 	c.mu.Lock()
@@ -158,13 +158,20 @@ func (c *Confirmer) again(ctx context.Context, key types.NamespacedName, d *doub
 		return
 	}
 	if c.queue.NumRequeues(key) == 0 {
-		klog.FromContext(ctx).Error(err, "Asking whether a pod is bound after all; asking again, ever more seldom", "pod", key)
+		klog.FromContext(
+			ctx,
+		).Error(
+			err,
+			"Asking whether a pod is bound after all; asking again, ever more seldom",
+			"pod",
+			key,
+		)
 	}
 	c.queue.AddRateLimited(key)
 }
 
-// settle keeps the reservation if the pod is bound to a node, and else ends it. It reports whether the pod is to be tried
-// now.
+// settle keeps the reservation if the pod is bound to a node, and else ends it. It reports whether the pod is to be
+// tried now.
 func (c *Confirmer) settle(key types.NamespacedName, d *doubt, nodeName string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// world is a store with a Strict policy of 40% for all pods, the nodes m of the target group and o of the other one, and an
-// API server that the test plays.
+// world is a store with a Strict policy of 40% for all pods, the nodes m of the target group and o of the other one,
+// and an API server that the test plays.
 type world struct {
 	*Confirmer
 	t      *testing.T
@@ -63,7 +63,9 @@ func newWorld(t *testing.T) *world {
 }
 
 func node(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"spot": fmt.Sprint(name == "m")}}}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"spot": fmt.Sprint(name == "m")}},
+	}
 }
 
 func newPod(name string) *v1.Pod {

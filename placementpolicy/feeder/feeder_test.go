@@ -192,7 +192,10 @@ func TestDeletes(t *testing.T) {
 			var told []string
 			hook := func(old, pod *v1.Pod) {
 				if pod == nil {
-					told = append(told, fmt.Sprintf("%s/%s is gone, %d pods are left", old.Namespace, old.Name, w.count().Qualifying))
+					told = append(
+						told,
+						fmt.Sprintf("%s/%s is gone, %d pods are left", old.Namespace, old.Name, w.count().Qualifying),
+					)
 				}
 			}
 			w = newWorld(t, Hooks{BeforePod: hook, AfterPod: hook})
@@ -205,7 +208,11 @@ func TestDeletes(t *testing.T) {
 
 			w.pods.handler.OnDelete(deleted(p))
 			assert.Equal(t, 1, w.count().Qualifying)
-			assert.Equal(t, []string{"default/web is gone, 2 pods are left", "default/web is gone, 1 pods are left"}, told)
+			assert.Equal(
+				t,
+				[]string{"default/web is gone, 2 pods are left", "default/web is gone, 1 pods are left"},
+				told,
+			)
 			w.nodes.handler.OnDelete(deleted(node("m", "true")))
 			assert.Zero(t, w.count().Managed)
 			w.policies.handler.OnDelete(deleted(policy(t, "web-on-spot", 1, strict40)))

@@ -45,31 +45,37 @@ func CheckResource(ctx context.Context, client dynamic.Interface) error {
 	logger := klog.FromContext(ctx)
 	refusals := 0
 	var unanswered error // the first one: the last may only say that there was no time for another request
-	err := wait.PollUntilContextTimeout(ctx, time.Second, resourceTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
-		var refused error
-		switch {
-		case err == nil:
-			return true, nil
-		case apierrors.IsNotFound(err):
-			refused = fmt.Errorf("the resource %s is not installed: "+
-				"apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
-				v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
-		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			refused = fmt.Errorf("the client may not list %s: grant it list and watch, as examples/deploy does: %w",
-				v1alpha1.Resource().GroupResource(), err)
-		}
-		if refused != nil {
-			if refusals++; refusals == maxRefusals {
-				return false, refused
+	err := wait.PollUntilContextTimeout(
+		ctx,
+		time.Second,
+		resourceTimeout,
+		true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+			var refused error
+			switch {
+			case err == nil:
+				return true, nil
+			case apierrors.IsNotFound(err):
+				refused = fmt.Errorf("the resource %s is not installed: "+
+					"apply the CustomResourceDefinition in placementpolicy/v1alpha1/%s: %w",
+					v1alpha1.Resource().GroupResource(), v1alpha1.CRDFile, err)
+			case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+				refused = fmt.Errorf("the client may not list %s: grant it list and watch, as examples/deploy does: %w",
+					v1alpha1.Resource().GroupResource(), err)
 			}
-		}
-		logger.Info("Waiting for the API server to list placement policies", "err", err)
-		if unanswered == nil {
-			unanswered = err
-		}
-		return false, nil
-	})
+			if refused != nil {
+				if refusals++; refusals == maxRefusals {
+					return false, refused
+				}
+			}
+			logger.Info("Waiting for the API server to list placement policies", "err", err)
+			if unanswered == nil {
+				unanswered = err
+			}
+			return false, nil
+		},
+	)
 	if wait.Interrupted(err) && unanswered != nil {
 		return fmt.Errorf("waiting for the API server to list placement policies: %w", unanswered)
 	}

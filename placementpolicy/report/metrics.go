@@ -21,8 +21,14 @@ var notFiltered = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
-var syncedDesc = metrics.NewDesc(MetricsPrefix+"synced",
-	"1 if placement policies, pods, nodes and workloads are loaded, 0 if pods wait for that.", nil, nil, metrics.ALPHA, "")
+var syncedDesc = metrics.NewDesc(
+	MetricsPrefix+"synced",
+	"1 if placement policies, pods, nodes and workloads are loaded, 0 if pods wait for that.",
+	nil,
+	nil,
+	metrics.ALPHA,
+	"",
+)
 
 // policyMetrics are gauges with one series a policy, which goes with it.
 var policyMetrics = []struct {

@@ -200,7 +200,10 @@ func TestManyStatusesAreWrittenAtALimitedRateAndConditionsFirst(t *testing.T) {
 			return pod
 		}
 		for i := range policies {
-			w.setPolicy(name(i), `{podSelector: {matchLabels: {app: `+name(i)+`}}, nodeSelector: {matchLabels: {spot: "true"}}}`)
+			w.setPolicy(
+				name(i),
+				`{podSelector: {matchLabels: {app: `+name(i)+`}}, nodeSelector: {matchLabels: {spot: "true"}}}`,
+			)
 			pod(i, 0, "m")
 		}
 		assert.Len(t, w.pass(time.Minute), policies)
@@ -352,8 +355,12 @@ func TestAConflictIsReportedOncePerChange(t *testing.T) {
 		w.pass(time.Minute)
 		w.addPods(5, "")
 		w.pass(time.Minute)
-		assert.Equal(t, []string{"default/web-on-spot Warning Conflicted Governing: other policies, of more weight or with " +
-			"precedence, govern pods that it selects: heavier"}, w.recorder.recorded())
+		assert.Equal(
+			t,
+			[]string{"default/web-on-spot Warning Conflicted Governing: other policies, of more weight or with " +
+				"precedence, govern pods that it selects: heavier"},
+			w.recorder.recorded(),
+		)
 
 		w.removePolicy("heavier")
 		w.pass(time.Minute)
@@ -386,7 +393,10 @@ func TestAConditionKeepsTheTimeOfItsLastChange(t *testing.T) {
 		w.Schedules()
 		w.setPolicy("web-on-spot", strict40)
 		w.pass(time.Minute)
-		since := meta.FindStatusCondition(w.status("web-on-spot").Conditions, v1alpha1.ConditionAccepted).LastTransitionTime
+		since := meta.FindStatusCondition(
+			w.status("web-on-spot").Conditions,
+			v1alpha1.ConditionAccepted,
+		).LastTransitionTime
 		w.addPods(1, "m")
 		w.pass(time.Minute)
 		status := w.status("web-on-spot")

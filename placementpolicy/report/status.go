@@ -119,7 +119,12 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 	}
 	if info.Err != nil {
 		const nothing = "an invalid policy governs no pods"
-		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, cut(info.Err.Error(), maxMessage))
+		set(
+			v1alpha1.ConditionAccepted,
+			metav1.ConditionFalse,
+			v1alpha1.ReasonInvalid,
+			cut(info.Err.Error(), maxMessage),
+		)
 		set(v1alpha1.ConditionOnTarget, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, nothing)
 		set(v1alpha1.ConditionConflicted, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, nothing)
 		return now
@@ -173,7 +178,12 @@ func statusOf(old v1alpha1.PlacementPolicyStatus, generation int64, info policys
 		set(v1alpha1.ConditionConflicted, metav1.ConditionFalse, v1alpha1.ReasonNoConflict,
 			"the policy governs all pods that it selects")
 	} else {
-		set(v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonOverruled, overruledMessage(info.OverruledBy))
+		set(
+			v1alpha1.ConditionConflicted,
+			metav1.ConditionTrue,
+			v1alpha1.ReasonOverruled,
+			overruledMessage(info.OverruledBy),
+		)
 	}
 	return now
 }

@@ -86,7 +86,12 @@ func TestStatusOf(t *testing.T) {
 	}
 
 	t.Run("invalid", func(t *testing.T) {
-		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{Err: errors.New("bad size")}, false)
+		status := statusOf(
+			v1alpha1.PlacementPolicyStatus{},
+			1,
+			policystore.PolicyInfo{Err: errors.New("bad size")},
+			false,
+		)
 		assert.Equal(t, map[string]string{
 			"Accepted":   "False Invalid: bad size",
 			"OnTarget":   "Unknown Invalid: an invalid policy governs no pods",
@@ -100,8 +105,12 @@ func TestStatusOf(t *testing.T) {
 			by[types.NamespacedName{Namespace: "default", Name: name}] = 1
 		}
 		status := statusOf(v1alpha1.PlacementPolicyStatus{}, 1, policystore.PolicyInfo{OverruledBy: by}, false)
-		assert.Equal(t, "True Overruled: other policies, of more weight or with precedence, govern pods that it selects: "+
-			"a, b, c and 2 more", conditions(status)["Conflicted"])
+		assert.Equal(
+			t,
+			"True Overruled: other policies, of more weight or with precedence, govern pods that it selects: "+
+				"a, b, c and 2 more",
+			conditions(status)["Conflicted"],
+		)
 	})
 }
 

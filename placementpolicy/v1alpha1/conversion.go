@@ -14,9 +14,9 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// FromUnstructured decodes one object of the API. It shares nothing with u. The error names a value of the wrong type; it
-// leaves values of the right type to [PlacementPolicy.ToPolicy], and ignores fields that this version does not know. A
-// status that cannot be decoded is left out: it says nothing of what is asked for.
+// FromUnstructured decodes one object of the API. It shares nothing with u. The error names a value of the wrong type;
+// it leaves values of the right type to [PlacementPolicy.ToPolicy], and ignores fields that this version does not know.
+// A status that cannot be decoded is left out: it says nothing of what is asked for.
 func FromUnstructured(u *unstructured.Unstructured) (*PlacementPolicy, error) {
 	object := maps.Clone(u.Object)
 	delete(object, "status")
@@ -41,8 +41,8 @@ func decode(object, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// ToPolicy converts p to the policy that a [policystore.Store] takes. What p leaves out gets the same defaults as an API
-// server would give it. The result shares the selectors and keys of p: they must not change afterwards.
+// ToPolicy converts p to the policy that a [policystore.Store] takes. What p leaves out gets the same defaults as an
+// API server would give it. The result shares the selectors and keys of p: they must not change afterwards.
 //
 // The error lists what [policystore.Policy.Validate] finds wrong, by field.
 func (p *PlacementPolicy) ToPolicy() (policystore.Policy, error) {

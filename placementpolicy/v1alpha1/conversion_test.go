@@ -18,8 +18,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// policyObject returns a placement policy with the given fields below spec, as a YAML flow mapping. It is decoded in the way an
-// API server does: integers stay integers.
+// policyObject returns a placement policy with the given fields below spec, as a YAML flow mapping. It is decoded in
+// the way an API server does: integers stay integers.
 func policyObject(t testing.TB, spec string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(`
@@ -61,14 +61,26 @@ func TestToPolicy(t *testing.T) {
 		{
 			name: "all pods together, a number",
 			spec: `{podSelector: {}, nodeSelector: {}, matchLabelKeys: [], policy: {targetSize: 3}}`,
-			want: policystore.Policy{NamespacedName: key, PodSelector: everything, NodeSelector: everything, MatchLabelKeys: []string{}, TargetSize: size("3")},
+			want: policystore.Policy{
+				NamespacedName: key,
+				PodSelector:    everything,
+				NodeSelector:   everything,
+				MatchLabelKeys: []string{},
+				TargetSize:     size("3"),
+			},
 		},
 		{
 			name: "groups",
 			spec: `{podSelector: {}, groups: [{name: a, nodeSelector: {}, base: 1, share: 30%, max: 2}, {name: b}], policy: {action: Must, targetSize: 100%}}`,
 			want: policystore.Policy{
-				NamespacedName: key, PodSelector: everything, Action: policystore.Must, TargetSize: size("100%"),
-				Groups: []policystore.NodeGroup{{Name: "a", NodeSelector: everything, Base: 1, Share: "30%", Max: ptr.To(int32(2))}, {Name: "b"}},
+				NamespacedName: key,
+				PodSelector:    everything,
+				Action:         policystore.Must,
+				TargetSize:     size("100%"),
+				Groups: []policystore.NodeGroup{
+					{Name: "a", NodeSelector: everything, Base: 1, Share: "30%", Max: ptr.To(int32(2))},
+					{Name: "b"},
+				},
 			},
 		},
 		{

@@ -32,6 +32,6 @@ const CRDFile = "placement-policy.scheduling.x-k8s.io_placementpolicies.yaml"
 //go:embed placement-policy.scheduling.x-k8s.io_placementpolicies.yaml
 var crdManifest string
 
-// CRDManifest returns the CustomResourceDefinition of placement policies as YAML: one document, to be applied before the
-// scheduler starts.
+// CRDManifest returns the CustomResourceDefinition of placement policies as YAML: one document, to be applied before
+// the scheduler starts.
 func CRDManifest() string { return crdManifest }

@@ -18,13 +18,13 @@ import (
 const (
 	// gatherDelay gathers the changes of a burst: the pods of a policy are looked through once for all of them.
 	gatherDelay = 20 * time.Millisecond
-	// minBackoff is the time from a pod's turn to its first attempt. It doubles with each further turn, up to maxBackoff, which
-	// is the scheduler's own.
+	// minBackoff is the time from a pod's turn to its first attempt. It doubles with each further turn, up to
+	// maxBackoff, which is the scheduler's own.
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// minUntried is the time after which a pod that was not tried gives way to others and is to be tried once more. It doubles each
-	// time, up to maxUntried. The scheduler may be busy, another plugin may reject the pod first, or it may hold a pod back that
-	// is just evicting others: then it counts on who kept the pod out.
+	// minUntried is the time after which a pod that was not tried gives way to others and is to be tried once more. It
+	// doubles each time, up to maxUntried. The scheduler may be busy, another plugin may reject the pod first, or it
+	// may hold a pod back that is just evicting others: then it counts on who kept the pod out.
 	minUntried = time.Second
 	maxUntried = time.Minute
 )
@@ -37,11 +37,11 @@ type Pod struct {
 	Decision policystore.Decision
 	// Member: the pod was tried as the member of a pod group.
 	Member bool
-	// Yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not know to
-	// be nominated. What ends that cannot be told from the decision, so any change may.
+	// Yields: the decision let the pod in, but it had to leave the place to a nominated pod that the store did not know
+	// to be nominated. What ends that cannot be told from the decision, so any change may.
 	Yields bool
-	// Refused: the place was taken at the last moment, when the pod was to be reserved. It is tried again at once, since
-	// another group must be open.
+	// Refused: the place was taken at the last moment, when the pod was to be reserved. It is tried again at once,
+	// since another group must be open.
 	Refused bool
 }
 
@@ -59,8 +59,8 @@ type Line struct {
 	backoff, untried workqueue.TypedRateLimiter[types.UID]
 	clock            clock.PassiveClock
 
-	// mu guards the two below and what is in them. It is taken before the store's lock, never while that is held; and while
-	// it is held, neither try nor begins is called.
+	// mu guards the two below and what is in them. It is taken before the store's lock, never while that is held; and
+	// while it is held, neither try nor begins is called.
 	mu    sync.Mutex
 	all   map[types.UID]*waitingPod
 	waits map[types.NamespacedName]*policyLine // by the policies that govern pods which wait; none is empty
@@ -90,11 +90,11 @@ const (
 )
 
 // New returns an empty line for pods that the store judges. pods lists the scheduler's pods, as far as its informer has
-// them. try has pods tried at once, whatever the scheduler's back-off says. begins, which may be nil, is told when a pod
-// begins to wait and no other of its policy does. Both are called without locks.
+// them. try has pods tried at once, whatever the scheduler's back-off says. begins, which may be nil, is told when a
+// pod begins to wait and no other of its policy does. Both are called without locks.
 //
-// The caller has [Line.PolicyChanged] subscribe to the store, and calls the other methods as the scheduling cycles and the
-// pods' events come.
+// The caller has [Line.PolicyChanged] subscribe to the store, and calls the other methods as the scheduling cycles and
+// the pods' events come.
 func New(store *policystore.Store, pods corelisters.PodLister, clock clock.WithTicker, try func(ctx context.Context, pods ...*v1.Pod),
 	begins func(policy types.NamespacedName)) *Line {
 	return &Line{
@@ -171,8 +171,8 @@ func (l *Line) Tried(pod *v1.Pod) {
 	w.state = tried
 }
 
-// Remove forgets a pod that is placed, bound or gone. Of a pod without UID, as a delete event without its object tells of it,
-// the name counts.
+// Remove forgets a pod that is placed, bound or gone. Of a pod without UID, as a delete event without its object tells
+// of it, the name counts.
 func (l *Line) Remove(pod *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,8 +197,8 @@ func (l *Line) removeLocked(w *waitingPod) {
 	l.untried.Forget(w.UID)
 }
 
-// Reconsider has a look at a pod that the store may now judge by its events instead of by its object: it was tried before
-// they came.
+// Reconsider has a look at a pod that the store may now judge by its events instead of by its object: it was tried
+// before they came.
 func (l *Line) Reconsider(pod *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

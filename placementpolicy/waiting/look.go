@@ -18,8 +18,8 @@ type policyLine struct {
 	pods map[*waitingPod]struct{}
 	// changes is how often the policy, its cohorts or their counts have changed since the first of them waits.
 	changes int
-	// batches has the cohorts of which it is the turn of some pods, and of how many at least, even if there are not as many
-	// places.
+	// batches has the cohorts of which it is the turn of some pods, and of how many at least, even if there are not as
+	// many places.
 	batches map[policystore.CohortID]int
 }
 

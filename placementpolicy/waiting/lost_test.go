@@ -21,8 +21,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// TestNoPodWaitsThatMayGo passes random events to a scheduler that tries pods only when they are new, when the line says so, and
-// when a node changes. At rest no pod may be left that the store lets onto a node with room.
+// TestNoPodWaitsThatMayGo passes random events to a scheduler that tries pods only when they are new, when the line
+// says so, and when a node changes. At rest no pod may be left that the store lets onto a node with room.
 func TestNoPodWaitsThatMayGo(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -219,7 +219,8 @@ func (s *scheduler) randomLabels() map[string]string {
 	return map[string]string{"app": oneOf(s.rand, "web", "web", "db", "none"), "pod-template-hash": oneOf(s.rand, "1", "2")}
 }
 
-// delete delivers that the pod is gone. If it had a node, this has more room: the scheduler then tries the pods that it kept out.
+// delete delivers that the pod is gone. If it had a node, this has more room: the scheduler then tries the pods that it
+// kept out.
 func (s *scheduler) delete(pod *v1.Pod) {
 	require.NoError(s.t, s.lister.Delete(pod))
 	delete(s.pods, pod.UID)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// newLine returns a world in which the pods web-0 and web-1 have the two places in the target group, and so many others wait for
-// one: web-2 and so on.
+// newLine returns a world in which the pods web-0 and web-1 have the two places in the target group, and so many others
+// wait for one: web-2 and so on.
 func newLine(t *testing.T, waiting int) (w *world, placed []*v1.Pod) {
 	w = newWorld(t)
 	w.set(strict("a", 0, "2"))

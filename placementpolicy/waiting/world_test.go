@@ -23,8 +23,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// world is a line, the store that it asks, the node m of the target group and the node o of the other one. The test plays the
-// scheduler and the informers. The clock is that of testing/synctest.
+// world is a line, the store that it asks, the node m of the target group and the node o of the other one. The test
+// plays the scheduler and the informers. The clock is that of testing/synctest.
 type world struct {
 	*Line
 	t       testing.TB

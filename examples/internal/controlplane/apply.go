@@ -23,9 +23,9 @@ const fieldManager = "controlplane"
 const servedTimeout = 30 * time.Second
 
 // Apply applies manifests as the admin, like kubectl apply --server-side --force-conflicts, in the order given. Each
-// manifest is YAML or JSON of one or more documents. Objects without a namespace go to the namespace default. When Apply
-// returns, the custom resources whose definitions it applied are served; they may be among the manifests too, behind their
-// definition.
+// manifest is YAML or JSON of one or more documents. Objects without a namespace go to the namespace default. When
+// Apply returns, the custom resources whose definitions it applied are served; they may be among the manifests too,
+// behind their definition.
 func (cp *ControlPlane) Apply(ctx context.Context, manifests ...[]byte) error {
 	for _, manifest := range manifests {
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)

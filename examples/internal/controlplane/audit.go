@@ -26,9 +26,9 @@ rules:
   verbs: [create, update, patch, delete, deletecollection]
 `
 
-// AuditEvents calls visit for each write request that the API server has answered so far, granted or refused, in the order
-// of its audit log. The events say who, what and when, but hold no bodies. A request's event may appear shortly after its
-// answer.
+// AuditEvents calls visit for each write request that the API server has answered so far, granted or refused, in the
+// order of its audit log. The events say who, what and when, but hold no bodies. A request's event may appear shortly
+// after its answer.
 func (cp *ControlPlane) AuditEvents(visit func(*auditv1.Event)) error {
 	file, err := os.Open(cp.file(auditLogFile))
 	if err != nil {
@@ -51,9 +51,9 @@ func (cp *ControlPlane) AuditEvents(visit func(*auditv1.Event)) error {
 	}
 }
 
-// WriteRequests counts the write requests so far of a user, such as system:serviceaccount:kube-system:my-scheduler, by verb
-// and resource: "create pods/binding", "patch pods/status", "create events". Like [ControlPlane.AuditEvents], it counts
-// refused requests too, and may be a little behind.
+// WriteRequests counts the write requests so far of a user, such as system:serviceaccount:kube-system:my-scheduler, by
+// verb and resource: "create pods/binding", "patch pods/status", "create events". Like [ControlPlane.AuditEvents], it
+// counts refused requests too, and may be a little behind.
 func (cp *ControlPlane) WriteRequests(user string) (map[string]int, error) {
 	counts := map[string]int{}
 	err := cp.AuditEvents(func(event *auditv1.Event) {

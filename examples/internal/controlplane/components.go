@@ -41,9 +41,9 @@ const (
 // mainCalled guards against a host that does not call Main: it would start itself over and over.
 var mainCalled bool
 
-// Main runs a component, and exits when that ends, if this process was started by [Start] or [ControlPlane.StartScheduler]
-// for that; otherwise it returns at once. The host must call it first thing in main or TestMain, before it parses flags.
-// newScheduler makes the command that a scheduler process runs.
+// Main runs a component, and exits when that ends, if this process was started by [Start] or
+// [ControlPlane.StartScheduler] for that; otherwise it returns at once. The host must call it first thing in main or
+// TestMain, before it parses flags. newScheduler makes the command that a scheduler process runs.
 func Main(newScheduler func() *cobra.Command) {
 	mainCalled = true
 	component := os.Getenv(componentEnv)

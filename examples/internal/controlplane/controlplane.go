@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of the control plane, of a component or of nodes, if the caller's context does not. On an
-	// idle machine they take some seconds.
+	// startTimeout bounds the start of the control plane, of a component or of nodes, if the caller's context does not.
+	// On an idle machine they take some seconds.
 	startTimeout = 2 * time.Minute
 
 	pollInterval = 50 * time.Millisecond
@@ -34,7 +34,8 @@ const (
 
 var errStopped = errors.New("the control plane has been stopped")
 
-// controllers are those that the controller manager runs: what it takes for workloads to create, replace and remove pods.
+// controllers are those that the controller manager runs: what it takes for workloads to create, replace and remove
+// pods.
 var controllers = []string{
 	"deployment-controller",
 	"disruption-controller",
@@ -58,7 +59,8 @@ type Options struct {
 	// APIServerArgs are added to the command line of kube-apiserver.
 	APIServerArgs []string
 
-	// KeepDir leaves the temporary folder, with the logs and the audit log in it, in place when the control plane stops.
+	// KeepDir leaves the temporary folder, with the logs and the audit log in it, in place when the control plane
+	// stops.
 	KeepDir bool
 }
 
@@ -79,20 +81,23 @@ type ControlPlane struct {
 
 	stop func() error // stopOnce, once
 
-	// mu guards the fields below and writing to options.Progress. No process is started without it, so that Stop misses none.
+	// mu guards the fields below and writing to options.Progress. No process is started without it, so that Stop misses
+	// none.
 	mu        sync.Mutex
 	stopped   bool
 	processes []*process // all that run, and of those that have ended the last one of each name
 }
 
-// Start starts a control plane and returns when it is ready for workloads: the API server serves, and the controllers have
-// made the default service account. There are no nodes and no scheduler yet. The caller must call Stop in the end.
+// Start starts a control plane and returns when it is ready for workloads: the API server serves, and the controllers
+// have made the default service account. There are no nodes and no scheduler yet. The caller must call Stop in the end.
 //
 // ctx and a time limit of two minutes bound the start only. If it fails, nothing is left behind. If that is because a
 // component ended, the error says which one and how, with the last 20 lines of its log.
 func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	if !mainCalled {
-		return nil, errors.New("starting a control plane: the program must call controlplane.Main first thing in main or TestMain")
+		return nil, errors.New(
+			"starting a control plane: the program must call controlplane.Main first thing in main or TestMain",
+		)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -229,8 +234,8 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// RestartAPIServer kills the API server (SIGKILL), starts another on the same address, and returns when that is ready. The
-// cluster's state is kept. Meanwhile requests fail.
+// RestartAPIServer kills the API server (SIGKILL), starts another on the same address, and returns when that is ready.
+// The cluster's state is kept. Meanwhile requests fail.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -313,9 +318,14 @@ func (cp *ControlPlane) launch(component, name string, args ...string) (*process
 	return p, nil
 }
 
-// await calls check again and again until it returns nil. It gives up when ctx ends, when the control plane is stopped, or
-// when a component that the cluster needs has ended though nobody told it to, or so has the scheduler given as also.
-func (cp *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error, also *process) error {
+// await calls check again and again until it returns nil. It gives up when ctx ends, when the control plane is stopped,
+// or when a component that the cluster needs has ended though nobody told it to, or so has the scheduler given as also.
+func (cp *ControlPlane) await(
+	ctx context.Context,
+	what string,
+	check func(context.Context) error,
+	also *process,
+) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

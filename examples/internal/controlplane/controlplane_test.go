@@ -40,8 +40,8 @@ leaderElection: {leaderElect: false}
 clientConnection: {qps: 1000, burst: 1000}
 `
 
-// schedulerManifests are a service account for the stock scheduler, with the permissions that Kubernetes itself gives it,
-// and one without any.
+// schedulerManifests are a service account for the stock scheduler, with the permissions that Kubernetes itself gives
+// it, and one without any.
 const schedulerManifests = `
 apiVersion: v1
 kind: ServiceAccount

@@ -38,10 +38,14 @@ var users = []struct{ component, name, group string }{
 // tokenSeconds is the lifetime of a service account's token: longer than any control plane is meant to live.
 const tokenSeconds = 7 * 24 * 60 * 60
 
-// createCredentials writes the API server's serving certificate, the key for service account tokens, the static tokens and
-// the kubeconfig files of their users.
+// createCredentials writes the API server's serving certificate, the key for service account tokens, the static tokens
+// and the kubeconfig files of their users.
 func (cp *ControlPlane) createCredentials() error {
-	cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	cert, key, err := certutil.GenerateSelfSignedCertKey(
+		"127.0.0.1",
+		[]net.IP{net.IPv4(127, 0, 0, 1)},
+		[]string{"localhost"},
+	)
 	if err != nil {
 		return fmt.Errorf("creating the API server's certificate: %w", err)
 	}
@@ -77,13 +81,20 @@ func (cp *ControlPlane) createCredentials() error {
 	return nil
 }
 
-// ServiceAccountKubeconfig asks the API server for a token of a service account, which must exist, and returns the path of
-// a kubeconfig file that authenticates with it, as the user system:serviceaccount:NAMESPACE:NAME.
+// ServiceAccountKubeconfig asks the API server for a token of a service account, which must exist, and returns the path
+// of a kubeconfig file that authenticates with it, as the user system:serviceaccount:NAMESPACE:NAME.
 func (cp *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)},
 	}
-	request, err := cp.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	request, err := cp.client.CoreV1().ServiceAccounts(
+		namespace,
+	).CreateToken(
+		ctx,
+		name,
+		request,
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		return "", fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, name, err)
 	}

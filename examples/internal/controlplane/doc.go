@@ -24,8 +24,9 @@
 // Authentication and RBAC are on. A scheduler has only the permissions that the applied manifests grant to its service
 // account, so that a missing one shows.
 //
-// Everything listens on 127.0.0.1 or on a Unix socket, on ports picked by the kernel. All data is in one temporary folder.
-// [ControlPlane.Stop] ends the processes and removes the folder. If the host dies without calling it, even by SIGKILL, each
-// child sees the end of the pipe that is its standard input, removes the folder, and exits. Children are in process groups
-// of their own, so that Ctrl-C in a terminal reaches the host alone, which can then stop them in order.
+// Everything listens on 127.0.0.1 or on a Unix socket, on ports picked by the kernel. All data is in one temporary
+// folder. [ControlPlane.Stop] ends the processes and removes the folder. If the host dies without calling it, even by
+// SIGKILL, each child sees the end of the pipe that is its standard input, removes the folder, and exits. Children are
+// in process groups of their own, so that Ctrl-C in a terminal reaches the host alone, which can then stop them in
+// order.
 package controlplane

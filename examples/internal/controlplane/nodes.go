@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// CreateNodes creates nodes and waits, two minutes at most, for them to be schedulable: kwok has made them ready, and the
-// taint that a new node has is gone. A node needs a name, and labels and taints as wished. It gets a kubernetes.io/hostname
-// label, and, if it states no allocatable resources, 32 CPUs, 64 GiB of memory and room for 1,000 pods. The nodes passed in
-// are not changed.
+// CreateNodes creates nodes and waits, two minutes at most, for them to be schedulable: kwok has made them ready, and
+// the taint that a new node has is gone. A node needs a name, and labels and taints as wished. It gets a
+// kubernetes.io/hostname label, and, if it states no allocatable resources, 32 CPUs, 64 GiB of memory and room for
+// 1,000 pods. The nodes passed in are not changed.
 func (cp *ControlPlane) CreateNodes(ctx context.Context, nodes ...*v1.Node) error {
 	pending := sets.New[string]()
 	for _, node := range nodes {

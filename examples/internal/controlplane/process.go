@@ -26,8 +26,8 @@ type process struct {
 	done     chan struct{} // closed when the process has ended and was waited for
 }
 
-// startProcess executes this binary again as the given component, in the folder dir. If removeDir is set, the child removes
-// dir when this process dies. Its output is appended to a log file in dir that is called after name.
+// startProcess executes this binary again as the given component, in the folder dir. If removeDir is set, the child
+// removes dir when this process dies. Its output is appended to a log file in dir that is called after name.
 func startProcess(dir string, removeDir bool, component, name string, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +95,8 @@ func (p *process) exited() bool {
 	}
 }
 
-// failure returns an error that says how the process ended, with the end of its log; or nil if it runs or was told to end.
+// failure returns an error that says how the process ended, with the end of its log; or nil if it runs or was told to
+// end.
 func (p *process) failure() error {
 	if !p.exited() || p.stopping.Load() {
 		return nil
@@ -114,9 +115,9 @@ func (p *process) logTail() string {
 	return fmt.Sprintf("; its log ends:\n%s", bytes.Join(lines, []byte("\n")))
 }
 
-// reservePort returns a free TCP port of 127.0.0.1 that stays reserved until release is called. Only a server that permits
-// port sharing (SO_REUSEPORT) can listen on it meanwhile: so no other program can take it between our choice and the
-// server's start. The reserving socket does not listen, so it takes no connections from the server.
+// reservePort returns a free TCP port of 127.0.0.1 that stays reserved until release is called. Only a server that
+// permits port sharing (SO_REUSEPORT) can listen on it meanwhile: so no other program can take it between our choice
+// and the server's start. The reserving socket does not listen, so it takes no connections from the server.
 func reservePort() (port int, release func(), err error) {
 	syscall.ForkLock.RLock() // no child may inherit the socket
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)

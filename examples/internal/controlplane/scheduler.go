@@ -20,8 +20,8 @@ const stopTimeout = 10 * time.Second
 
 // SchedulerOptions are the options of [ControlPlane.StartScheduler].
 type SchedulerOptions struct {
-	// Name is the name of the process and of its log file. Schedulers of the same name, one after the other, share a log.
-	// Default: kube-scheduler.
+	// Name is the name of the process and of its log file. Schedulers of the same name, one after the other, share a
+	// log. Default: kube-scheduler.
 	Name string
 
 	// Config is a KubeSchedulerConfiguration in YAML. Its clientConnection.kubeconfig is set to Kubeconfig. Required.
@@ -43,10 +43,10 @@ type Scheduler struct {
 	client  *http.Client
 }
 
-// StartScheduler starts the scheduler that the host gave to [Main], and returns when it is ready: its informers have synced,
-// though with leader election it need not lead yet. If it ends before that, or is not ready when ctx ends or after two
-// minutes, say because it lacks a permission, then no process is left and the error quotes the end of its log. Several
-// schedulers may run at the same time; give them different names.
+// StartScheduler starts the scheduler that the host gave to [Main], and returns when it is ready: its informers have
+// synced, though with leader election it need not lead yet. If it ends before that, or is not ready when ctx ends or
+// after two minutes, say because it lacks a permission, then no process is left and the error quotes the end of its
+// log. Several schedulers may run at the same time; give them different names.
 func (cp *ControlPlane) StartScheduler(ctx context.Context, options SchedulerOptions) (*Scheduler, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -126,8 +126,8 @@ func writeSchedulerConfig(path string, options SchedulerOptions) error {
 	return nil
 }
 
-// Stop asks the scheduler to end (SIGTERM) and waits until it has. If that takes more than 10 seconds, Stop kills it and
-// returns an error. Stop does nothing if the scheduler has ended.
+// Stop asks the scheduler to end (SIGTERM) and waits until it has. If that takes more than 10 seconds, Stop kills it
+// and returns an error. Stop does nothing if the scheduler has ended.
 func (s *Scheduler) Stop() error {
 	s.process.signal(syscall.SIGTERM)
 	timeout := time.NewTimer(stopTimeout)
@@ -152,16 +152,16 @@ func (s *Scheduler) Signal(signal syscall.Signal) {
 // Done returns a channel that is closed when the scheduler has ended, for whatever reason.
 func (s *Scheduler) Done() <-chan struct{} { return s.process.done }
 
-// Err returns an error, with the end of the log, if the scheduler has ended by itself. It returns nil while the scheduler
-// runs, and if it was told to end.
+// Err returns an error, with the end of the log, if the scheduler has ended by itself. It returns nil while the
+// scheduler runs, and if it was told to end.
 func (s *Scheduler) Err() error { return s.process.failure() }
 
 // LogFile returns the path of the scheduler's log.
 func (s *Scheduler) LogFile() string { return s.process.logPath }
 
-// Get returns the body of an HTTP GET of the scheduler's own server, such as /metrics or /configz, as the admin. A status
-// other than 200 is an error that holds the body. The scheduler must be permitted to create token reviews, with which it
-// looks up who asks; [ControlPlane.WriteRequests] counts them.
+// Get returns the body of an HTTP GET of the scheduler's own server, such as /metrics or /configz, as the admin. A
+// status other than 200 is an error that holds the body. The scheduler must be permitted to create token reviews, with
+// which it looks up who asks; [ControlPlane.WriteRequests] counts them.
 func (s *Scheduler) Get(ctx context.Context, path string) ([]byte, error) {
 	body, err := s.get(ctx, path, s.token)
 	if err != nil {

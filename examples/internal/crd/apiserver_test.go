@@ -37,7 +37,14 @@ func newAPIServer(t testing.TB) apiServer {
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(&v1CRD)
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&v1CRD.Spec)
 	var crd apiextensions.CustomResourceDefinition
-	require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&v1CRD, &crd, nil))
+	require.NoError(
+		t,
+		apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
+			&v1CRD,
+			&crd,
+			nil,
+		),
+	)
 	crd.Status.StoredVersions = []string{v1alpha1.SchemeGroupVersion.Version}
 	// Structural schema, valid defaults, rules that compile and cost little enough.
 	require.Empty(t, apiextensionsvalidation.ValidateCustomResourceDefinition(t.Context(), &crd))
@@ -53,10 +60,16 @@ func newAPIServer(t testing.TB) apiServer {
 	return s
 }
 
-// create prunes nulls from obj, sets its defaults and returns what is wrong with it; unknown fields too, as with kubectl.
+// create prunes nulls from obj, sets its defaults and returns what is wrong with it; unknown fields too, as with
+// kubectl.
 func (s apiServer) create(t testing.TB, obj map[string]any) field.ErrorList {
 	t.Helper()
-	unknown := pruning.PruneWithOptions(obj, s.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	unknown := pruning.PruneWithOptions(
+		obj,
+		s.structural,
+		true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true},
+	)
 	var errs field.ErrorList
 	for _, path := range unknown {
 		errs = append(errs, field.Forbidden(field.NewPath(path), "unknown field"))

@@ -19,8 +19,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 
-// serve answers what the plugin itself asks an API server, from what the clients have: it lists and watches policies, gets
-// pods, and takes status writes, but does not keep them. It returns how a client reaches it.
+// serve answers what the plugin itself asks an API server, from what the clients have: it lists and watches policies,
+// gets pods, and takes status writes, but does not keep them. It returns how a client reaches it.
 func serve(t *testing.T, client kubernetes.Interface, dynamicClient dynamic.Interface) *rest.Config {
 	policies := dynamicClient.Resource(v1alpha1.Resource())
 	const ofNamespace = "/apis/placement-policy.scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/placementpolicies/{name}"
@@ -36,12 +36,24 @@ func serve(t *testing.T, client kubernetes.Interface, dynamicClient dynamic.Inte
 		})
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
 		mux.HandleFunc(method+" "+ofNamespace+"/status", func(w http.ResponseWriter, r *http.Request) {
-			policy, err := policies.Namespace(r.PathValue("namespace")).Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+			policy, err := policies.Namespace(
+				r.PathValue("namespace"),
+			).Get(
+				r.Context(),
+				r.PathValue("name"),
+				metav1.GetOptions{},
+			)
 			answer(w, policy, err)
 		})
 	}
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
-		pod, err := client.CoreV1().Pods(r.PathValue("namespace")).Get(r.Context(), r.PathValue("name"), metav1.GetOptions{})
+		pod, err := client.CoreV1().Pods(
+			r.PathValue("namespace"),
+		).Get(
+			r.Context(),
+			r.PathValue("name"),
+			metav1.GetOptions{},
+		)
 		answer(w, pod, err)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

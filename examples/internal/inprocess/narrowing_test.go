@@ -27,8 +27,11 @@ func TestL2SmallGroupInALargeCluster(t *testing.T) {
 func TestBestEffortGoesElsewhereWhenTheFiltersFindNoRoom(t *testing.T) {
 	objects := manyNodes(198, 2)
 	for i := range 2 {
-		objects = append(objects, st.MakePod().Namespace("default").Name(fmt.Sprint("low-", i)).UID(fmt.Sprint("low-", i)).
-			Priority(-1).HostPort(80).Node(fmt.Sprint("m", i)).Obj())
+		objects = append(
+			objects,
+			st.MakePod().Namespace("default").Name(fmt.Sprint("low-", i)).UID(fmt.Sprint("low-", i)).
+				Priority(-1).HostPort(80).Node(fmt.Sprint("m", i)).Obj(),
+		)
 	}
 	c := startCluster(t, `{enforcementMode: BestEffort, `+selectors+`}`, objects...)
 	c.createPod(webPod("web-0").HostPort(80))

@@ -43,9 +43,13 @@ func ownedBy(pod *st.PodWrapper, uid types.UID) *st.PodWrapper {
 // replicaSet is one that a Deployment of the given size controls.
 func replicaSet(uid types.UID, desired int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: string(uid), UID: uid,
-		Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: new(true)}},
+		Namespace:   "default",
+		Name:        string(uid),
+		UID:         uid,
+		Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": fmt.Sprint(desired)},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "Deployment", UID: "deployment", Controller: new(true)},
+		},
 	}}
 }
 

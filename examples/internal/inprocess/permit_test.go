@@ -42,10 +42,12 @@ func (g *gang) waiting() (pods []fwk.WaitingPod) {
 // Nothing was bound, as Permit shows: so nobody has to be asked, and the places are free at once.
 func TestAGangThatAnotherPluginRejectsFreesItsPlaces(t *testing.T) {
 	var g gang
-	plugins := frameworkruntime.Registry{gangName: func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		g.handle = handle
-		return &g, nil
-	}}
+	plugins := frameworkruntime.Registry{
+		gangName: func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			g.handle = handle
+			return &g, nil
+		},
+	}
 	c := newClusterWith(t, plugins, func(profile *config.KubeSchedulerProfile) {
 		profile.Plugins.Permit.Enabled = append(profile.Plugins.Permit.Enabled, config.Plugin{Name: gangName})
 	}, strict40, spotNode("m1"), onDemandNode("o1"))
@@ -57,7 +59,12 @@ func TestAGangThatAnotherPluginRejectsFreesItsPlaces(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(g.waiting()) == size }, time.Minute, 10*time.Millisecond)
 	c.createPod(webPod("db").Label("app", "db")) // whose cycle comes after the gang's
-	require.Eventually(t, func() bool { return len(c.pods("m1"))+len(c.pods("o1")) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(
+		t,
+		func() bool { return len(c.pods("m1"))+len(c.pods("o1")) == 1 },
+		time.Minute,
+		10*time.Millisecond,
+	)
 
 	g.complete.Store(true)
 	for _, pod := range g.waiting() {

@@ -37,7 +37,11 @@ func TestNoPodIsEvictedInVainWhileNominationsAreOnTheirWay(t *testing.T) {
 						st.MakePod().Namespace("default").Name("low-"+node).UID("low-"+node).Req(full).Node(node).Obj())
 				}
 			}
-			c := newCluster(t, func(*config.KubeSchedulerProfile) {}, `{enforcementMode: Strict, `+selectors+`, policy: {targetSize: `+tt.size+`}}`, objects...)
+			c := newCluster(
+				t,
+				func(*config.KubeSchedulerProfile) {},
+				`{enforcementMode: Strict, `+selectors+`, policy: {targetSize: `+tt.size+`}}`,
+				objects...)
 			c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return action.GetSubresource() == "status", &v1.Pod{}, nil
 			})

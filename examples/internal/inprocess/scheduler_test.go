@@ -1,5 +1,5 @@
-// Package inprocess tests the plugin in a real scheduler, in this process and in front of a fake API server: what would take a
-// control plane long to bring about.
+// Package inprocess tests the plugin in a real scheduler, in this process and in front of a fake API server: what would
+// take a control plane long to bring about.
 package inprocess
 
 import (
@@ -48,13 +48,23 @@ func startCluster(t *testing.T, policy string, objects ...runtime.Object) *clust
 }
 
 // newCluster returns a cluster whose scheduler, with the profile as edited, queues pods but does not schedule them yet.
-func newCluster(t *testing.T, edit func(*config.KubeSchedulerProfile), policy string, objects ...runtime.Object) *cluster {
+func newCluster(
+	t *testing.T,
+	edit func(*config.KubeSchedulerProfile),
+	policy string,
+	objects ...runtime.Object,
+) *cluster {
 	return newClusterWith(t, nil, edit, policy, objects...)
 }
 
 // newClusterWith is newCluster where the profile may enable other plugins, too.
-func newClusterWith(t *testing.T, plugins frameworkruntime.Registry, edit func(*config.KubeSchedulerProfile), policy string,
-	objects ...runtime.Object) *cluster {
+func newClusterWith(
+	t *testing.T,
+	plugins frameworkruntime.Registry,
+	edit func(*config.KubeSchedulerProfile),
+	policy string,
+	objects ...runtime.Object,
+) *cluster {
 	c := &cluster{t: t, client: fake.NewClientset(objects...), store: policystore.New()}
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
@@ -70,8 +80,13 @@ func newClusterWith(t *testing.T, plugins frameworkruntime.Registry, edit func(*
 		pod.Spec.NodeName = binding.Target.Name
 		return true, binding, c.client.Tracker().Update(resource, pod, binding.Namespace)
 	})
-	policies := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{v1alpha1.Resource(): "PlacementPolicyList"}, policyObject(t, "web-on-spot", policy))
+	policies := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
+		runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			v1alpha1.Resource(): "PlacementPolicyList",
+		},
+		policyObject(t, "web-on-spot", policy),
+	)
 	c.policies = policies.Resource(v1alpha1.Resource()).Namespace("default")
 
 	configuration, err := latest.Default()
@@ -177,7 +192,11 @@ func TestTheRatioIsExactInWhateverBatchesPodsCome(t *testing.T) {
 func TestAStartingSchedulerCountsThePodsThatRun(t *testing.T) {
 	objects := []runtime.Object{spotNode("m1"), onDemandNode("o1")}
 	for i := range 10 {
-		objects = append(objects, webPod(fmt.Sprint("running-", i)).Node("m1").Obj(), webPod(fmt.Sprint("waiting-", i)).Obj())
+		objects = append(
+			objects,
+			webPod(fmt.Sprint("running-", i)).Node("m1").Obj(),
+			webPod(fmt.Sprint("waiting-", i)).Obj(),
+		)
 	}
 	startCluster(t, strict40, objects...).eventually(10, 10, 0) // 8 of 20 belong on m1
 }
@@ -192,7 +211,10 @@ func TestWaitingPodsArePlacedWhenTheyMay(t *testing.T) {
 	}{
 		{name: "pods are created", event: func(c *cluster) { c.createPods(3) }, m1: 3, waiting: 5},
 		{name: "a pod is deleted", spec: strictTwo, event: func(c *cluster) {
-			require.NoError(c.t, c.client.CoreV1().Pods("default").Delete(c.t.Context(), c.pods("m1")[0], metav1.DeleteOptions{}))
+			require.NoError(
+				c.t,
+				c.client.CoreV1().Pods("default").Delete(c.t.Context(), c.pods("m1")[0], metav1.DeleteOptions{}),
+			)
 		}, m1: 2, waiting: 2},
 		{name: "a waiting pod's labels change", event: func(c *cluster) {
 			c.updatePod(c.pods("")[0], func(pod *v1.Pod) { pod.Labels = nil })

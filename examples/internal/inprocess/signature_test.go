@@ -23,8 +23,8 @@ func signs(profile *config.KubeSchedulerProfile) {
 	}
 }
 
-// Pods that were signed before the policy came share a signature, by which the scheduler takes the second best node of one
-// for the next.
+// Pods that were signed before the policy came share a signature, by which the scheduler takes the second best node of
+// one for the next.
 func TestN9PodsThatAreOlderThanTheirPolicyKeepTheRatio(t *testing.T) {
 	var objects []runtime.Object
 	for i := range 3 {

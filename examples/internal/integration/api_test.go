@@ -32,7 +32,8 @@ var badPolicies = []struct {
 		"spec.podSelector: Required value: write {} to select everything",
 	},
 	{
-		"k1-no-node-selector", `{weight: 9, podSelector: {}}`,
+		"k1-no-node-selector",
+		`{weight: 9, podSelector: {}}`,
 		"spec.nodeSelector: Required value: write the labels of the nodes that policy.action is about, or {} for every node",
 		"spec.nodeSelector: Required value: write {} to select everything",
 	},
@@ -82,7 +83,8 @@ var badPolicies = []struct {
 		`spec.policy.action: Unsupported value: "mustnot": supported values: "Must", "MustNot"`,
 	},
 	{
-		"k4-operator", `{weight: 9, podSelector: {matchExpressions: [{key: app, operator: Equals, values: [web]}]}, nodeSelector: {}}`,
+		"k4-operator",
+		`{weight: 9, podSelector: {matchExpressions: [{key: app, operator: Equals, values: [web]}]}, nodeSelector: {}}`,
 		"spec.podSelector.matchExpressions: Invalid value" + wantOperator,
 		`spec.podSelector: Invalid value`,
 	},
@@ -104,14 +106,21 @@ func TestK1ToK4BadPoliciesAreRefused(t *testing.T) {
 	}
 	t.Run("K3 empty mode", func(t *testing.T) {
 		_, err := w.createPolicy("empty-mode", policySpec(`""`, "Must", "40%"))
-		assert.ErrorContains(t, err, `spec.enforcementMode: Unsupported value: "": supported values: "BestEffort", "Strict"`)
+		assert.ErrorContains(
+			t,
+			err,
+			`spec.enforcementMode: Unsupported value: "": supported values: "BestEffort", "Strict"`,
+		)
 	})
 	t.Run("K1 and K3 left out", func(t *testing.T) {
 		policy, err := w.createPolicy("defaults", "{podSelector: {}, nodeSelector: {}}")
 		require.NoError(t, err)
 		var want map[string]any
-		require.NoError(t, yaml.Unmarshal([]byte(`{podSelector: {}, nodeSelector: {}, weight: 0, enforcementMode: BestEffort,
-			matchLabelKeys: [pod-template-hash, rollouts-pod-template-hash]}`), &want))
+		require.NoError(
+			t,
+			yaml.Unmarshal([]byte(`{podSelector: {}, nodeSelector: {}, weight: 0, enforcementMode: BestEffort,
+			matchLabelKeys: [pod-template-hash, rollouts-pod-template-hash]}`), &want),
+		)
 		want["weight"] = int64(0)
 		assert.Equal(t, want, policy.Object["spec"])
 	})
@@ -122,7 +131,15 @@ func (w *world) createPolicy(name, spec string) (*unstructured.Unstructured, err
 	if err := yaml.Unmarshal(policyManifest(w.namespace, name, spec), &policy.Object); err != nil {
 		return nil, err
 	}
-	return w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace).Create(w.ctx, policy, metav1.CreateOptions{})
+	return w.Dynamic().Resource(
+		v1alpha1.Resource(),
+	).Namespace(
+		w.namespace,
+	).Create(
+		w.ctx,
+		policy,
+		metav1.CreateOptions{},
+	)
 }
 
 // TestDefinitions has a cluster that starts without the CustomResourceDefinition, and then has one that takes anything.
@@ -133,8 +150,12 @@ func TestDefinitions(t *testing.T) {
 
 	_, err = c.startScheduler(t.Context(), schedulerOptions{Config: exampleConfig(t, defaultScheduler)})
 	require.ErrorContains(t, err, "ended unexpectedly")
-	assert.ErrorContains(t, err, "the resource placementpolicies.placement-policy.scheduling.x-k8s.io is not installed: "+
-		"apply the CustomResourceDefinition in placementpolicy/v1alpha1/placement-policy.scheduling.x-k8s.io_placementpolicies.yaml")
+	assert.ErrorContains(
+		t,
+		err,
+		"the resource placementpolicies.placement-policy.scheduling.x-k8s.io is not installed: "+
+			"apply the CustomResourceDefinition in placementpolicy/v1alpha1/placement-policy.scheduling.x-k8s.io_placementpolicies.yaml",
+	)
 
 	require.NoError(t, c.Apply(t.Context(), laxDefinition(t)))
 	w := newWorldIn(t, c)

@@ -67,7 +67,11 @@ func (w *world) requireNoDrift() {
 		metrics, err := w.metrics()
 		require.NoError(c, err)
 		require.Greater(c, metrics["scheduler_placement_policy_comparisons_total"][0].value, float64(before))
-		require.Zero(c, metrics["scheduler_placement_policy_comparer_differences"][0].value, "differences, which the scheduler logs")
+		require.Zero(
+			c,
+			metrics["scheduler_placement_policy_comparer_differences"][0].value,
+			"differences, which the scheduler logs",
+		)
 	})
 }
 
@@ -278,7 +282,10 @@ func (w *world) metrics() (map[string][]sample, error) {
 	metrics := map[string][]sample{}
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
-			s := sample{labels: map[string]string{}, value: metric.GetGauge().GetValue() + metric.GetCounter().GetValue()}
+			s := sample{
+				labels: map[string]string{},
+				value:  metric.GetGauge().GetValue() + metric.GetCounter().GetValue(),
+			}
 			for _, pair := range metric.GetLabel() {
 				s.labels[pair.GetName()] = pair.GetValue()
 			}

@@ -106,8 +106,8 @@ type query struct {
 	groupedBy []string
 }
 
-// parseQuery parses a query that Grafana has filled in. The parser knows more than Prometheus does, so there are only the
-// functions that are known to be common.
+// parseQuery parses a query that Grafana has filled in. The parser knows more than Prometheus does, so there are only
+// the functions that are known to be common.
 func parseQuery(t *testing.T, expr string) query {
 	t.Helper()
 	expr = strings.ReplaceAll(expr, "$__rate_interval", "5m")

@@ -45,13 +45,16 @@ const kubeSchedulerConfig = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: 
 // refusal is how the API server says what a user may not do, in a log with or without quoting.
 var refusal = regexp.MustCompile(`cannot (\w+) resource \\?"([^"\\]+)`)
 
-// TestJ2TwoReplicas applies examples/deploy to a cluster that has a kube-scheduler of its own, which places the replicas'
-// pods. As kwok only pretends to run these, the test runs two schedulers with all that the pods would have.
+// TestJ2TwoReplicas applies examples/deploy to a cluster that has a kube-scheduler of its own, which places the
+// replicas' pods. As kwok only pretends to run these, the test runs two schedulers with all that the pods would have.
 func TestJ2TwoReplicas(t *testing.T) {
 	t.Parallel()
 	c, err := startEmptyCluster(t.Context())
 	require.NoError(t, err)
-	_, err = c.StartScheduler(t.Context(), schedulerOptions{Config: []byte(kubeSchedulerConfig), Kubeconfig: c.Kubeconfig()})
+	_, err = c.StartScheduler(
+		t.Context(),
+		schedulerOptions{Config: []byte(kubeSchedulerConfig), Kubeconfig: c.Kubeconfig()},
+	)
 	require.NoError(t, err)
 	w := newWorldIn(t, c)
 	w.addNodes("m1 m2 o1 o2")
@@ -70,13 +73,25 @@ func TestJ2TwoReplicas(t *testing.T) {
 	require.Len(t, pods.Items, 2)
 	assert.Len(t, nodes, 2, "nodes of the replicas")
 	w.eventually(func(c *assert.CollectT) {
-		budget, err := w.Client().PolicyV1().PodDisruptionBudgets("kube-system").Get(w.ctx, deployed, metav1.GetOptions{})
+		budget, err := w.Client().PolicyV1().PodDisruptionBudgets(
+			"kube-system",
+		).Get(
+			w.ctx,
+			deployed,
+			metav1.GetOptions{},
+		)
 		require.NoError(c, err)
 		assert.EqualValues(c, 1, budget.Status.DisruptionsAllowed)
 	})
 
 	spec := deployment.Spec.Template.Spec
-	configMap, err := w.Client().CoreV1().ConfigMaps("kube-system").Get(w.ctx, spec.Volumes[0].ConfigMap.Name, metav1.GetOptions{})
+	configMap, err := w.Client().CoreV1().ConfigMaps(
+		"kube-system",
+	).Get(
+		w.ctx,
+		spec.Volumes[0].ConfigMap.Name,
+		metav1.GetOptions{},
+	)
 	require.NoError(t, err)
 	kubeconfig, err := w.ServiceAccountKubeconfig(w.ctx, "kube-system", spec.ServiceAccountName)
 	require.NoError(t, err)
@@ -117,8 +132,8 @@ func TestJ2TwoReplicas(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreNeeded takes each permission that examples/deploy grants, and each binding, away from a scheduler, and
-// looks for what it is refused then.
+// TestPermissionsAreNeeded takes each permission that examples/deploy grants, and each binding, away from a scheduler,
+// and looks for what it is refused then.
 func TestPermissionsAreNeeded(t *testing.T) {
 	t.Parallel()
 	c, err := startEmptyCluster(t.Context())
@@ -146,7 +161,10 @@ func TestPermissionsAreNeeded(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				scheduler, err := w.StartScheduler(ctx, schedulerOptions{Name: w.namespace, Config: rename(config), Kubeconfig: kubeconfig})
+				scheduler, err := w.StartScheduler(
+					ctx,
+					schedulerOptions{Name: w.namespace, Config: rename(config), Kubeconfig: kubeconfig},
+				)
 				if err == nil { // it starts without some of its permissions
 					<-ctx.Done()
 					scheduler.Kill()
@@ -214,14 +232,18 @@ func toUnstructured(t *testing.T, value any) (object any) {
 	return object
 }
 
-// TestDeployment checks what only a kubelet would: that the container of examples/deploy can run what the Dockerfile makes.
+// TestDeployment checks what only a kubelet would: that the container of examples/deploy can run what the Dockerfile
+// makes.
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	var deployment appsv1.Deployment
 	var budget policyv1.PodDisruptionBudget
 	for _, object := range deployObjects(t, "scheduler.yaml") {
 		into := map[string]any{"Deployment": &deployment, "PodDisruptionBudget": &budget}[object.GetKind()]
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true))
+		require.NoError(
+			t,
+			runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true),
+		)
 	}
 	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
 	require.Len(t, deployment.Spec.Template.Spec.Containers, 1)
@@ -230,7 +252,11 @@ func TestDeployment(t *testing.T) {
 
 	command := app.NewSchedulerCommand()
 	require.NoError(t, command.ParseFlags(container.Args))
-	assert.Equal(t, path.Join(container.VolumeMounts[0].MountPath, "config.yaml"), command.Flag("config").Value.String())
+	assert.Equal(
+		t,
+		path.Join(container.VolumeMounts[0].MountPath, "config.yaml"),
+		command.Flag("config").Value.String(),
+	)
 	assert.Equal(t, command.Flag("secure-port").Value.String(), fmt.Sprint(container.Ports[0].ContainerPort))
 	for probe, want := range map[*v1.Probe]string{
 		container.StartupProbe:   "/livez",
@@ -249,7 +275,11 @@ func TestDeployment(t *testing.T) {
 
 	dockerfile, err := os.ReadFile("../../../Dockerfile")
 	require.NoError(t, err)
-	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nUSER %d:%d\n", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup))
+	assert.Contains(
+		t,
+		string(dockerfile),
+		fmt.Sprintf("\nUSER %d:%d\n", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup),
+	)
 	assert.Contains(t, string(dockerfile), fmt.Sprintf("\nEXPOSE %d\n", container.Ports[0].ContainerPort))
 	module, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)

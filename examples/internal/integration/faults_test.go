@@ -137,8 +137,8 @@ func TestB7BindsThatFailOrSeemTo(t *testing.T) {
 	assert.Greater(t, int(api.binds.Load()), 133, "a third of the binds had to be done again")
 }
 
-// TestBindsThatNobodyTellsOf has binds stored while the scheduler gets neither an answer nor an event, as when the API server
-// restarts.
+// TestBindsThatNobodyTellsOf has binds stored while the scheduler gets neither an answer nor an event, as when the API
+// server restarts.
 func TestBindsThatNobodyTellsOf(t *testing.T) {
 	t.Parallel()
 	const pods = 40
@@ -207,7 +207,11 @@ func TestReservedPod(t *testing.T) {
 			requireCounted(tt.managed, tt.other)
 			close(api.release)
 			w.eventually(func(c *assert.CollectT) {
-				require.Equal(c, tt.failed, w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "error"}))
+				require.Equal(
+					c,
+					tt.failed,
+					w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "error"}),
+				)
 			})
 			w.requireSplit("web", tt.managed, tt.other)
 		})
@@ -243,7 +247,8 @@ func TestB5DeletionsMissedByABrokenWatch(t *testing.T) {
 	assert.False(t, api.forgetful.Load(), "the pods were listed anew")
 }
 
-// TestA1 keeps the policies back from a restarted scheduler until it has begun with the first of the pods that wait for it.
+// TestA1 keeps the policies back from a restarted scheduler until it has begun with the first of the pods that wait for
+// it.
 func TestA1RestartedSchedulerCountsRunningPods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

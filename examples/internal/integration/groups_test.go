@@ -117,7 +117,11 @@ func TestAGroupWithoutNodesWaits(t *testing.T) {
 	w.setPolicy("web", groupsSpec("Strict", threePools))
 	w.deploy("web", 10)
 	w.requireCounts("web", 10, 5, 2)
-	assert.Regexp(t, `1 placement policy .*/web: group a full \(5 of 5 pods; (\d of 10 wanted|10) qualify\)`, w.requirePending("web", 3))
+	assert.Regexp(
+		t,
+		`1 placement policy .*/web: group a full \(5 of 5 pods; (\d of 10 wanted|10) qualify\)`,
+		w.requirePending("web", 3),
+	)
 	w.eventually(func(c *assert.CollectT) {
 		status, err := w.policyStatus("web")
 		require.NoError(c, err)

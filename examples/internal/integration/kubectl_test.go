@@ -123,7 +123,11 @@ func TestKubectlApply(t *testing.T) {
 			w.assertField("web", "policy.targetSize", "5")
 
 			apply(strict40, tt.changed)
-			w.assertField("web", "matchLabelKeys", `["pod-template-hash","rollouts-pod-template-hash"]`) // what a manifest leaves out has its default again
+			w.assertField(
+				"web",
+				"matchLabelKeys",
+				`["pod-template-hash","rollouts-pod-template-hash"]`,
+			) // what a manifest leaves out has its default again
 			assert.Contains(t, w.kubectl("delete", "pp", "web"), `"web" deleted`)
 		})
 	}
@@ -162,7 +166,9 @@ func TestKubectlEditAndPatch(t *testing.T) {
 		{kind: "merge", patch: `{"spec": {"enforcementMode": "strict"}}`, refused: `spec.enforcementMode: Unsupported value: "strict": supported values: "BestEffort", "Strict"`},
 		{kind: "merge", patch: `{"spec": {"podSelector": null}}`, refused: "spec.podSelector: Required value: write the labels of the pods to place, or {} for every pod of the namespace"},
 	} {
-		_, err := w.tryKubectl(invocation{args: []string{"patch", "pp", "web", "--type=" + tt.kind, "--patch=" + tt.patch}})
+		_, err := w.tryKubectl(
+			invocation{args: []string{"patch", "pp", "web", "--type=" + tt.kind, "--patch=" + tt.patch}},
+		)
 		if tt.refused == "" {
 			assert.NoError(t, err, tt.patch)
 		} else {
@@ -285,8 +291,16 @@ func TestKubectlGetAndDescribe(t *testing.T) {
 	requireSaid(`^NAME +MODE .* ON-TARGET +WEIGHT +PODS +NODES +AGE\n`+
 		`web +Strict .* False +0 +{"matchLabels":{"app":"web"}} +{"matchLabels":{"pool":"spot"}} +\d+s\n$`,
 		"get", "pp", "--output=wide")
-	requireSaid(`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +group target has 0 of 4 pods, other has 6 of 6 pods; 4 pods wait.*Type: +OnTarget`,
-		"describe", "pp", "web")
-	requireSaid(`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: group other full \(6 of 6 pods; [^)]* ?qualify\)`,
-		"describe", "pod", w.podsOn("")[0])
+	requireSaid(
+		`(?s)Spec:.*Target Size: +40%.*Status:.*Conditions:.*Message: +group target has 0 of 4 pods, other has 6 of 6 pods; 4 pods wait.*Type: +OnTarget`,
+		"describe",
+		"pp",
+		"web",
+	)
+	requireSaid(
+		`Warning +FailedScheduling .* placement policy `+w.namespace+`/web: group other full \(6 of 6 pods; [^)]* ?qualify\)`,
+		"describe",
+		"pod",
+		w.podsOn("")[0],
+	)
 }

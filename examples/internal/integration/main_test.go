@@ -1,6 +1,6 @@
-// Package integration tests the plugin in a real scheduler on a real control plane: etcd, kube-apiserver, kube-controller-manager,
-// and kwok in place of the kubelets. The tests know of the scheduler only what an operator can see: where the API server
-// shows the pods, events, conditions, and the scheduler's metrics.
+// Package integration tests the plugin in a real scheduler on a real control plane: etcd, kube-apiserver,
+// kube-controller-manager, and kwok in place of the kubelets. The tests know of the scheduler only what an operator can
+// see: where the API server shows the pods, events, conditions, and the scheduler's metrics.
 //
 // Two of them can be made to take longer, to find what is rare:
 //
@@ -88,8 +88,8 @@ var sharedCluster = sync.OnceValues(func() (*cluster, error) {
 	return c, err
 })
 
-// startCluster starts a control plane with the permissions of the schedulers. It lacks the CustomResourceDefinition and a
-// scheduler.
+// startCluster starts a control plane with the permissions of the schedulers. It lacks the CustomResourceDefinition and
+// a scheduler.
 func startCluster(ctx context.Context) (*cluster, error) {
 	c, err := startEmptyCluster(ctx)
 	if err != nil {
@@ -109,7 +109,10 @@ func startCluster(ctx context.Context) (*cluster, error) {
 // startEmptyCluster starts a control plane that ends with the tests.
 func startEmptyCluster(ctx context.Context) (*cluster, error) {
 	cp, err := controlplane.Start(ctx, controlplane.Options{
-		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"},
+		APIServerArgs: []string{
+			"--feature-gates=GenericWorkload=true",
+			"--runtime-config=scheduling.k8s.io/v1beta1=true",
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -7,9 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestI1TargetGroupWithoutRoom has free slots in the other group only. An autoscaler that does not know the policy takes them to be
-// free for the waiting pods too, and adds no node. Placeholders that fit in the target group alone make it add one: they hold
-// room there, which pods of the policy take over by preemption, and ask for more when they have lost it.
+// TestI1TargetGroupWithoutRoom has free slots in the other group only. An autoscaler that does not know the policy
+// takes them to be free for the waiting pods too, and adds no node. Placeholders that fit in the target group alone
+// make it add one: they hold room there, which pods of the policy take over by preemption, and ask for more when they
+// have lost it.
 func TestI1TargetGroupWithoutRoom(t *testing.T) {
 	t.Parallel()
 	newWorldOf := func(t *testing.T) *world {
@@ -28,7 +29,11 @@ func TestI1TargetGroupWithoutRoom(t *testing.T) {
 		w.requireCounts("web", 10, 0, 6)
 		message := w.requirePending("web", 4)
 		assert.Contains(t, message, "1 Too many pods")
-		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, message)
+		assert.Regexp(
+			t,
+			"1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`,
+			message,
+		)
 
 		// A placeholder waits for the target group, and only for that: the autoscaler has a reason to add a node there.
 		w.deploy("placeholder", 1, onlyOn("m"), priority("lowest"))
@@ -55,7 +60,11 @@ func TestI2TargetGroupWithoutNodes(t *testing.T) {
 		w.setPolicy("web", strict40)
 		w.deploy("web", 10)
 		w.requireCounts("web", 10, 0, 6)
-		assert.Regexp(t, "1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`, w.requirePending("web", 4))
+		assert.Regexp(
+			t,
+			"1 placement policy "+w.namespace+`/web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`,
+			w.requirePending("web", 4),
+		)
 		w.addNodes("m1")
 		w.requireSplit("web", 4, 6)
 	})
@@ -71,8 +80,8 @@ func TestI2TargetGroupWithoutNodes(t *testing.T) {
 	})
 }
 
-// TestM1EventSaysWhy looks where kubectl describe pod does, at the event. A pod of high priority does not evict others of its
-// cohort from a group that no pod is meant for.
+// TestM1EventSaysWhy looks where kubectl describe pod does, at the event. A pod of high priority does not evict others
+// of its cohort from a group that no pod is meant for.
 func TestM1EventSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := newPreemptionWorld(t, "0")
@@ -83,7 +92,11 @@ func TestM1EventSaysWhy(t *testing.T) {
 		require.NoError(c, err)
 		require.NotEmpty(c, events) // the nodes of other tests may have it tried again
 		for _, event := range events {
-			assert.Contains(c, event.Message, "1 placement policy "+w.namespace+"/web: group target full (2 of 0 pods; 3 qualify)")
+			assert.Contains(
+				c,
+				event.Message,
+				"1 placement policy "+w.namespace+"/web: group target full (2 of 0 pods; 3 qualify)",
+			)
 			assert.Contains(c, event.Message, "Preemption is not helpful for scheduling")
 		}
 	})

@@ -27,8 +27,24 @@ func TestModeAndAction(t *testing.T) {
 		{"StrictMustNot", "Strict", "MustNot", "", 6, 4, ""},
 		{"BestEffortMust", "BestEffort", "Must", "", 4, 6, ""},
 		{"BestEffortMustNot", "BestEffort", "MustNot", "", 6, 4, ""},
-		{"E4StrictMustWithoutRoom", "Strict", "Must", "m1 m2", 0, 6, `web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
-		{"E4StrictMustNotWithoutRoom", "Strict", "MustNot", "o1 o2", 6, 0, `web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`},
+		{
+			"E4StrictMustWithoutRoom",
+			"Strict",
+			"Must",
+			"m1 m2",
+			0,
+			6,
+			`web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`,
+		},
+		{
+			"E4StrictMustNotWithoutRoom",
+			"Strict",
+			"MustNot",
+			"o1 o2",
+			6,
+			0,
+			`web: group other full \(6 of 6 pods; (\d of 10 wanted|10) qualify\)`,
+		},
 		{"E4BestEffortMustWithoutRoom", "BestEffort", "Must", "m1 m2", 0, 10, ""},
 		{"E4BestEffortMustNotWithoutRoom", "BestEffort", "MustNot", "o1 o2", 10, 0, ""},
 	}
@@ -52,7 +68,11 @@ func TestModeAndAction(t *testing.T) {
 			assert.Len(t, w.podsOn("m"), tt.onM)
 			assert.Len(t, w.podsOn("o"), tt.onO)
 			if tt.reason != "" {
-				assert.Regexp(t, "2 placement policy "+w.namespace+"/"+tt.reason, w.requirePending("web", 10-tt.onM-tt.onO))
+				assert.Regexp(
+					t,
+					"2 placement policy "+w.namespace+"/"+tt.reason,
+					w.requirePending("web", 10-tt.onM-tt.onO),
+				)
 			}
 		})
 	}
@@ -241,7 +261,10 @@ func TestB3FinishedPodsLeaveTheQuota(t *testing.T) {
 		Spec: batchv1.JobSpec{
 			Completions: new(int32(3)),
 			Parallelism: new(int32(3)),
-			Template:    w.template("web", []podEdit{func(pod *v1.PodTemplateSpec) { pod.Spec.RestartPolicy = v1.RestartPolicyNever }}),
+			Template: w.template(
+				"web",
+				[]podEdit{func(pod *v1.PodTemplateSpec) { pod.Spec.RestartPolicy = v1.RestartPolicyNever }},
+			),
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -376,8 +399,8 @@ func TestRollingUpdateEndsOnTheTarget(t *testing.T) {
 	}
 }
 
-// TestC3 has no room for new pods in the other group, which is full of old ones: only because the Deployment wants 5 pods may
-// the first new one go to M.
+// TestC3 has no room for new pods in the other group, which is full of old ones: only because the Deployment wants 5
+// pods may the first new one go to M.
 func TestC3RolloutWithoutRoomInTheOtherGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -392,7 +415,8 @@ func TestC3RolloutWithoutRoomInTheOtherGroup(t *testing.T) {
 	w.requireSplit("web", 2, 3)
 }
 
-// TestN4OrphanedReplicaSet deletes a Deployment without its ReplicaSet, whose annotation goes on saying what the Deployment wanted.
+// TestN4OrphanedReplicaSet deletes a Deployment without its ReplicaSet, whose annotation goes on saying what the
+// Deployment wanted.
 func TestN4OrphanedReplicaSet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -436,8 +460,8 @@ func rollingUpdate(maxSurge, maxUnavailable int32) appsv1.DeploymentStrategy {
 	}
 }
 
-// TestN7NominationsFromOutside has pods that an autoscaler, or a queue of workloads, has nominated for one node while they
-// were gated. The scheduler tries a nominated node alone, before it scores any.
+// TestN7NominationsFromOutside has pods that an autoscaler, or a queue of workloads, has nominated for one node while
+// they were gated. The scheduler tries a nominated node alone, before it scores any.
 func TestN7NominationsFromOutside(t *testing.T) {
 	t.Parallel()
 	for _, node := range []string{"o1", "m1"} {

@@ -54,7 +54,8 @@ func TestPreemptionEvictsFromTheSameCohort(t *testing.T) {
 	assert.Contains(t, w.podsOn("m1"), "bystander")
 }
 
-// TestPreemptionEvictsNobodyInVain has a pod of high priority that its policy keeps out of group M, where evicting pods cannot help.
+// TestPreemptionEvictsNobodyInVain has a pod of high priority that its policy keeps out of group M, where evicting pods
+// cannot help.
 func TestPreemptionEvictsNobodyInVain(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -87,7 +88,13 @@ func TestH1NominatedPodHoldsItsPlace(t *testing.T) {
 	w.createPods("web", 3, onlyOn("m"))
 	w.requireSplit("web", 3, 0)
 	// The nominated pod has to wait for its victim, which is slow to go.
-	w.createPod("victim", "victim", onlyOn("m"), cpu("30"), func(pod *v1.PodTemplateSpec) { pod.Finalizers = []string{"example.com/slow"} })
+	w.createPod(
+		"victim",
+		"victim",
+		onlyOn("m"),
+		cpu("30"),
+		func(pod *v1.PodTemplateSpec) { pod.Finalizers = []string{"example.com/slow"} },
+	)
 	w.requirePlaced("victim", "m1")
 	w.createPod("nominated", "web", onlyOn("m"), cpu("30"), priority("high"))
 	w.eventually(func(c *assert.CollectT) {

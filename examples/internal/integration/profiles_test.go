@@ -36,7 +36,11 @@ profiles:
 		require.Len(c, events, 1)
 		assert.Equal(c, "NotFiltered", events[0].Reason)
 		assert.Equal(c, "Warning", events[0].Type)
-		assert.Equal(c, "it acts as BestEffort: scheduler profile "+w.namespace+" enables plugin placementpolicy without its preFilter and filter points", events[0].Message)
+		assert.Equal(
+			c,
+			"it acts as BestEffort: scheduler profile "+w.namespace+" enables plugin placementpolicy without its preFilter and filter points",
+			events[0].Message,
+		)
 	})
 	assert.Equal(t, 1, w.metric("scheduler_placement_policy_not_filtered_total", nil))
 

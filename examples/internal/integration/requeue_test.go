@@ -15,8 +15,9 @@ import (
 // wakeTimeout is how long a pod may take to be placed once it can be. Without being woken it would take minutes.
 const wakeTimeout = 5 * time.Second
 
-// TestRejectedPodIsWoken has a pod that its policy keeps out of the only group that has nodes, because another pod has the one place
-// there. It does not run beside other tests: other nodes would make other plugins reject, and so wake, the pod.
+// TestRejectedPodIsWoken has a pod that its policy keeps out of the only group that has nodes, because another pod has
+// the one place there. It does not run beside other tests: other nodes would make other plugins reject, and so wake,
+// the pod.
 func TestRejectedPodIsWoken(t *testing.T) {
 	policy := func(mode, size string) string { return policySpec(mode, "Must", size, "matchLabelKeys: []") }
 	tests := []struct {
@@ -30,7 +31,11 @@ func TestRejectedPodIsWoken(t *testing.T) {
 		{"PolicyEdited", "1", func(w *world) { w.setPolicy("web", policy("Strict", "2")) }},
 		{"PolicyMadeBestEffort", "1", func(w *world) { w.setPolicy("web", policy("BestEffort", "1")) }},
 		{"PolicyDeleted", "1", func(w *world) { w.deletePolicy("web") }},
-		{"PolicyOverruled", "1", func(w *world) { w.setPolicy("heavy", policySpec("Strict", "Must", "100%", "weight: 1")) }},
+		{
+			"PolicyOverruled",
+			"1",
+			func(w *world) { w.setPolicy("heavy", policySpec("Strict", "Must", "100%", "weight: 1")) },
+		},
 		{"NodeAdded", "1", func(w *world) { w.addNodes("o1") }},
 		{"NodeRelabelled", "1", func(w *world) { w.patchNode("m2", "metadata: {labels: {pool: null}}") }},
 		{"NodeRelabelledWithPods", "1", func(w *world) { w.patchNode("m1", "metadata: {labels: {pool: null}}") }},
@@ -58,7 +63,8 @@ func TestRejectedPodIsWoken(t *testing.T) {
 	}
 }
 
-// TestWaitingPodsFollowANewPolicy has another policy take over from the one that keeps pods out, and let some of them in.
+// TestWaitingPodsFollowANewPolicy has another policy take over from the one that keeps pods out, and let some of them
+// in.
 func TestWaitingPodsFollowANewPolicy(t *testing.T) {
 	heavier := func(size string) string { return policySpec("Strict", "Must", size, "weight: 10") }
 	for name, replace := range map[string]func(w *world){
@@ -106,12 +112,17 @@ func TestL5ScaleUpRaisesTheTarget(t *testing.T) {
 	assert.Contains(t, w.requirePending("web", 3), "web: group target full (")
 }
 
-// TestPodsThatCannotBePlacedStayAsleep counts the attempts. It does not run beside other tests: see TestRejectedPodIsWoken.
+// TestPodsThatCannotBePlacedStayAsleep counts the attempts. It does not run beside other tests: see
+// TestRejectedPodIsWoken.
 func TestPodsThatCannotBePlacedStayAsleep(t *testing.T) {
 	const waiting = 5000
 	w := newWorld(t)
 	// With its default of 50 requests a second the scheduler would take minutes to say of each pod why it waits.
-	w.startScheduler(schedulerOptions{Config: append(exampleConfig(t, w.namespace), "clientConnection: {qps: 2000, burst: 2000}\n"...)})
+	w.startScheduler(
+		schedulerOptions{
+			Config: append(exampleConfig(t, w.namespace), "clientConnection: {qps: 2000, burst: 2000}\n"...),
+		},
+	)
 	attempts := func() int {
 		return w.metric("scheduler_schedule_attempts_total", labels.Set{"result": "unschedulable"})
 	}

@@ -19,7 +19,9 @@ var (
 
 // slowly is a configuration that makes the scheduler bind 50 pods a second, so that a burst takes its time.
 func slowly(w *world) schedulerOptions {
-	return schedulerOptions{Config: append(exampleConfig(w.t, w.namespace), "clientConnection: {qps: 50, burst: 10}\n"...)}
+	return schedulerOptions{
+		Config: append(exampleConfig(w.t, w.namespace), "clientConnection: {qps: 50, burst: 10}\n"...),
+	}
 }
 
 func TestKilledInABurst(t *testing.T) {
@@ -49,7 +51,12 @@ func TestA2StandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	elect := slowly(w)
-	elect.ExtraArgs = []string{"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+	elect.ExtraArgs = []string{
+		"--leader-elect=true",
+		"--leader-elect-lease-duration=3s",
+		"--leader-elect-renew-deadline=2s",
+		"--leader-elect-retry-period=500ms",
+	}
 	w.startScheduler(elect)
 	leader := w.scheduler
 	w.addNodes("m1 m2 o1 o2")
@@ -94,7 +101,12 @@ func (w *world) waitForPlacements(pods int) {
 	defer cancel()
 	placed := map[types.UID]bool{}
 	for len(placed) < pods { // the API server ends the watches of slow readers
-		watch, err := w.Client().CoreV1().Pods(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		watch, err := w.Client().CoreV1().Pods(
+			w.namespace,
+		).Watch(
+			ctx,
+			metav1.ListOptions{FieldSelector: "spec.nodeName!="},
+		)
 		require.NoError(w.t, err, "%d of %d pods were placed", len(placed), pods)
 		for event := range watch.ResultChan() {
 			if pod, ok := event.Object.(*v1.Pod); ok {

@@ -15,8 +15,9 @@ var (
 	seedFlag = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides what TestSoak does")
 )
 
-// TestSoak does to a cluster whatever may happen to it, without waiting for its effect. When it is at rest, the scheduler must
-// agree with the API server; and in the end, with a new revision of all pods, each policy must be followed exactly.
+// TestSoak does to a cluster whatever may happen to it, without waiting for its effect. When it is at rest, the
+// scheduler must agree with the API server; and in the end, with a new revision of all pods, each policy must be
+// followed exactly.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,8 +32,17 @@ func TestSoak(t *testing.T) {
 		case "besteffort":
 			mode = "BestEffort"
 		}
-		w.applyPolicy(name, fmt.Sprintf(`{enforcementMode: %s, podSelector: {matchLabels: {app: %s}}, nodeSelector: {matchLabels: {pool: spot}},
-			policy: {action: %s, targetSize: %d%%}}`, mode, name, action, percent))
+		w.applyPolicy(
+			name,
+			fmt.Sprintf(
+				`{enforcementMode: %s, podSelector: {matchLabels: {app: %s}}, nodeSelector: {matchLabels: {pool: spot}},
+			policy: {action: %s, targetSize: %d%%}}`,
+				mode,
+				name,
+				action,
+				percent,
+			),
+		)
 	}
 	for _, name := range policies {
 		set(name, 40)
@@ -58,7 +68,11 @@ func TestSoak(t *testing.T) {
 			w.deletePolicy(name)
 			set(name, 40)
 		}},
-		{"relabel node", 3, func() { w.patchNode(pick("m1", "o1"), "metadata: {labels: {pool: "+pick("spot", "null")+"}}") }},
+		{
+			"relabel node",
+			3,
+			func() { w.patchNode(pick("m1", "o1"), "metadata: {labels: {pool: "+pick("spot", "null")+"}}") },
+		},
 		{"cordon node", 2, func() { w.patchNode(pick("m2", "o2"), "spec: {unschedulable: "+pick("true", "null")+"}") }},
 		{"replace node", 1, func() { w.deleteNode("m3"); w.addNodes("m3") }},
 		{"roll out", 2, func() { w.newRevision(pick(policies...)) }},

@@ -115,7 +115,9 @@ func TestAStandbyLeavesCountsAlone(t *testing.T) {
 	_, err = w.Client().CoordinationV1().Leases("kube-system").Create(w.ctx, lease, metav1.CreateOptions{})
 	require.NoError(t, err)
 	w.startScheduler(schedulerOptions{ExtraArgs: []string{
-		"--leader-elect=true", "--leader-elect-resource-name=" + deployed, "--leader-elect-resource-namespace=kube-system",
+		"--leader-elect=true",
+		"--leader-elect-resource-name=" + deployed,
+		"--leader-elect-resource-namespace=kube-system",
 	}})
 	w.addNodes("m1 o1")
 	w.setPolicy("web", strict40)
@@ -217,7 +219,15 @@ func (w *world) requireStatus(policy string, onTarget metav1.ConditionStatus, re
 }
 
 func (w *world) policyStatus(name string) (v1alpha1.PlacementPolicyStatus, error) {
-	object, err := w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+	object, err := w.Dynamic().Resource(
+		v1alpha1.Resource(),
+	).Namespace(
+		w.namespace,
+	).Get(
+		w.ctx,
+		name,
+		metav1.GetOptions{},
+	)
 	if err != nil {
 		return v1alpha1.PlacementPolicyStatus{}, err
 	}

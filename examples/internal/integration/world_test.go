@@ -95,12 +95,26 @@ func (w *world) explain() {
 		return
 	}
 	for _, pod := range pods.Items[:min(len(pods.Items), 20)] {
-		w.t.Logf("pod %s on node %q is %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp, unscheduledMessage(&pod))
+		w.t.Logf(
+			"pod %s on node %q is %s, deleted %v: %s",
+			pod.Name,
+			pod.Spec.NodeName,
+			pod.Status.Phase,
+			pod.DeletionTimestamp,
+			unscheduledMessage(&pod),
+		)
 	}
 	if w.scheduler != nil {
 		log, err := os.ReadFile(w.scheduler.LogFile())
-		lines := slices.DeleteFunc(bytes.Split(log, []byte("\n")), func(line []byte) bool { return !bytes.Contains(line, []byte(w.namespace)) })
-		w.t.Logf("the scheduler's log of this ends: %v\n%s", err, bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+		lines := slices.DeleteFunc(
+			bytes.Split(log, []byte("\n")),
+			func(line []byte) bool { return !bytes.Contains(line, []byte(w.namespace)) },
+		)
+		w.t.Logf(
+			"the scheduler's log of this ends: %v\n%s",
+			err,
+			bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")),
+		)
 	}
 }
 
@@ -125,7 +139,8 @@ func (w *world) remove() {
 }
 
 // startScheduler starts a scheduler for this world alone: pods that are created from now on are for it. The default
-// configuration is the example's, with the profile called after the namespace; another must have a profile of that name.
+// configuration is the example's, with the profile called after the namespace; another must have a profile of that
+// name.
 func (w *world) startScheduler(options schedulerOptions) {
 	w.t.Helper()
 	options.Name = w.namespace
@@ -166,7 +181,9 @@ func (w *world) addNodes(names string, edits ...nodeEdit) {
 	w.t.Helper()
 	var nodes []*v1.Node
 	for _, name := range strings.Fields(names) {
-		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodeName(name), Labels: map[string]string{"test": w.namespace}}}
+		node := &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: w.nodeName(name), Labels: map[string]string{"test": w.namespace}},
+		}
 		if strings.HasPrefix(name, "m") {
 			node.Labels["pool"] = "spot"
 		}
@@ -190,7 +207,13 @@ func (w *world) deleteNode(name string) {
 // patchNode applies a merge patch, in YAML, to a node.
 func (w *world) patchNode(name, patch string) {
 	w.t.Helper()
-	_, err := w.Client().CoreV1().Nodes().Patch(w.ctx, w.nodeName(name), types.MergePatchType, toJSON(w.t, patch), metav1.PatchOptions{})
+	_, err := w.Client().CoreV1().Nodes().Patch(
+		w.ctx,
+		w.nodeName(name),
+		types.MergePatchType,
+		toJSON(w.t, patch),
+		metav1.PatchOptions{},
+	)
 	require.NoError(w.t, err)
 }
 
@@ -202,7 +225,9 @@ type podEdit func(*v1.PodTemplateSpec)
 func onlyOn(group string) podEdit {
 	return func(pod *v1.PodTemplateSpec) {
 		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{nodesOf(group)}},
+			RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{nodesOf(group)},
+			},
 		}}
 	}
 }
@@ -211,7 +236,9 @@ func onlyOn(group string) podEdit {
 func preferably(group string) podEdit {
 	return func(pod *v1.PodTemplateSpec) {
 		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{Weight: 100, Preference: nodesOf(group)}},
+			PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{
+				{Weight: 100, Preference: nodesOf(group)},
+			},
 		}}
 	}
 }
@@ -282,7 +309,15 @@ func (w *world) deployWith(app string, replicas int, strategy appsv1.DeploymentS
 // patchDeployment applies a merge patch, in YAML.
 func (w *world) patchDeployment(name, patch string) {
 	w.t.Helper()
-	_, err := w.Client().AppsV1().Deployments(w.namespace).Patch(w.ctx, name, types.MergePatchType, toJSON(w.t, patch), metav1.PatchOptions{})
+	_, err := w.Client().AppsV1().Deployments(
+		w.namespace,
+	).Patch(
+		w.ctx,
+		name,
+		types.MergePatchType,
+		toJSON(w.t, patch),
+		metav1.PatchOptions{},
+	)
 	require.NoError(w.t, err)
 }
 
@@ -314,7 +349,15 @@ func (w *world) scale(name string, replicas int) {
 // patchPod applies a merge patch, in YAML.
 func (w *world) patchPod(name, patch string, subresources ...string) {
 	w.t.Helper()
-	_, err := w.Client().CoreV1().Pods(w.namespace).Patch(w.ctx, name, types.MergePatchType, toJSON(w.t, patch), metav1.PatchOptions{}, subresources...)
+	_, err := w.Client().CoreV1().Pods(
+		w.namespace,
+	).Patch(
+		w.ctx,
+		name,
+		types.MergePatchType,
+		toJSON(w.t, patch),
+		metav1.PatchOptions{},
+		subresources...)
 	require.NoError(w.t, err)
 }
 
@@ -378,7 +421,12 @@ func (w *world) requirePlaced(name, prefix string) {
 func (w *world) requirePending(app string, pods int) (message string) {
 	w.t.Helper()
 	w.eventually(func(c *assert.CollectT) {
-		list, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{LabelSelector: "app=" + app, FieldSelector: "spec.nodeName="})
+		list, err := w.Client().CoreV1().Pods(
+			w.namespace,
+		).List(
+			w.ctx,
+			metav1.ListOptions{LabelSelector: "app=" + app, FieldSelector: "spec.nodeName="},
+		)
 		require.NoError(c, err)
 		require.Len(c, list.Items, pods)
 		for i := range list.Items {
@@ -441,7 +489,10 @@ spec: %s
 
 func (w *world) deletePolicy(name string) {
 	w.t.Helper()
-	require.NoError(w.t, w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}))
+	require.NoError(
+		w.t,
+		w.Dynamic().Resource(v1alpha1.Resource()).Namespace(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}),
+	)
 }
 
 func toJSON(t testing.TB, manifest string) []byte {

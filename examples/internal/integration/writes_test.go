@@ -8,8 +8,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestWritesPerPod counts what the scheduler's user writes, according to the API server's audit log. It does not run beside
-// other tests.
+// TestWritesPerPod counts what the scheduler's user writes, according to the API server's audit log. It does not run
+// beside other tests.
 func TestWritesPerPod(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("m1 o1")
@@ -40,7 +40,8 @@ func TestWritesPerPod(t *testing.T) {
 	})
 	statuses := 0
 	require.NoError(t, w.AuditEvents(func(event *auditv1.Event) {
-		if event.User.Username == schedulerUser && event.ObjectRef != nil && event.ObjectRef.Resource == "placementpolicies" {
+		if event.User.Username == schedulerUser && event.ObjectRef != nil &&
+			event.ObjectRef.Resource == "placementpolicies" {
 			assert.Equal(t, "status", event.ObjectRef.Subresource)
 			if event.ObjectRef.Namespace == w.namespace {
 				statuses++

@@ -12,7 +12,9 @@ import (
 )
 
 func requires(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	return &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}},
+	}
 }
 
 func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {

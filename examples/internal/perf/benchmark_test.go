@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkScheduling runs the variants in turn, in the reverse order each second time, so that what changes in the machine over
-// time falls on all of them, and compares each run with those of the same repetition.
+// BenchmarkScheduling runs the variants in turn, in the reverse order each second time, so that what changes in the
+// machine over time falls on all of them, and compares each run with those of the same repetition.
 func BenchmarkScheduling(b *testing.B) {
 	selected, err := selectVariants()
 	require.NoError(b, err)

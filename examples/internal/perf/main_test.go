@@ -1,12 +1,12 @@
 // Package perf measures what the plugin costs a scheduler, with the scheduler's own benchmark
-// (k8s.io/kubernetes/test/integration/scheduler_perf): real etcd, API server and scheduler, the same workload for each variant of
-// the scheduler. One command runs all variants in turn, and ends with a table of how they compare:
+// (k8s.io/kubernetes/test/integration/scheduler_perf): real etcd, API server and scheduler, the same workload for each
+// variant of the scheduler. One command runs all variants in turn, and ends with a table of how they compare:
 //
 //	go test ./examples/internal/perf -run '^$' -bench Scheduling -benchtime 1x -timeout 3h \
 //		-perf.nodes 5000 -perf.pods 5000 -perf.repetitions 5
 //
-// Without the flags it runs each variant once at a size that says nothing about speed, and only makes sure that the pods were
-// placed as the policies say. BENCHMARKS.md has the results and explains them.
+// Without the flags it runs each variant once at a size that says nothing about speed, and only makes sure that the
+// pods were placed as the policies say. BENCHMARKS.md has the results and explains them.
 package perf
 
 import (
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(runIn(m))
 }
 
-// runIn runs the benchmarks with all their files in a folder that it removes, and makes sure that they left nothing behind.
+// runIn runs the benchmarks with all their files in a folder that it removes, and makes sure that they left nothing
+// behind.
 func runIn(m *testing.M) (code int) {
 	dir, err := setUp()
 	if err != nil {
@@ -55,8 +56,8 @@ func runIn(m *testing.M) (code int) {
 	return code
 }
 
-// setUp returns a folder that has bin with an etcd, which scheduler_perf looks for in the PATH; tmp for temporary files; and log,
-// where scheduler_perf keeps the logs of a run while it lasts, instead of printing them.
+// setUp returns a folder that has bin with an etcd, which scheduler_perf looks for in the PATH; tmp for temporary
+// files; and log, where scheduler_perf keeps the logs of a run while it lasts, instead of printing them.
 func setUp() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/placementpolicy/v1alpha1"
 )
 
-// newPlugin makes the plugin, with the run's store. It installs the CustomResourceDefinition, since scheduler_perf lets nobody do
-// that between the starts of the API server and the scheduler.
+// newPlugin makes the plugin, with the run's store. It installs the CustomResourceDefinition, since scheduler_perf lets
+// nobody do that between the starts of the API server and the scheduler.
 func newPlugin(r *run) frameworkruntime.PluginFactory {
 	factory := placementpolicy.NewWithStore(r.store)
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -43,17 +43,27 @@ func installCRD(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
+	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(
+		ctx,
+		&crd,
+		metav1.CreateOptions{},
+	); err != nil {
 		return err
 	}
 	policies, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		_, err := policies.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})
-		return err == nil, nil
-	})
+	return wait.PollUntilContextTimeout(
+		ctx,
+		100*time.Millisecond,
+		30*time.Second,
+		true,
+		func(ctx context.Context) (bool, error) {
+			_, err := policies.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})
+			return err == nil, nil
+		},
+	)
 }
 
 // nothing is a plugin that does nothing: what any plugin costs, and how exact the measurement is.

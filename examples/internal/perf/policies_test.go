@@ -32,19 +32,33 @@ func (r *run) createPolicies(ctx context.Context, client dynamic.Interface) erro
 		if err != nil {
 			return err
 		}
-		if _, err := client.Resource(v1alpha1.Resource()).Namespace(namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.Resource(
+			v1alpha1.Resource(),
+		).Namespace(
+			namespace,
+		).Create(
+			ctx,
+			&unstructured.Unstructured{Object: object},
+			metav1.CreateOptions{},
+		); err != nil {
 			return fmt.Errorf("creating a policy: %w", err)
 		}
 		names[i] = policy.Name
 	}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(context.Context) (bool, error) {
-		for _, name := range names {
-			if _, ok := r.store.Policy(types.NamespacedName{Namespace: namespace, Name: name}); !ok {
-				return false, nil
+	return wait.PollUntilContextTimeout(
+		ctx,
+		100*time.Millisecond,
+		readyTimeout,
+		true,
+		func(context.Context) (bool, error) {
+			for _, name := range names {
+				if _, ok := r.store.Policy(types.NamespacedName{Namespace: namespace, Name: name}); !ok {
+					return false, nil
+				}
 			}
-		}
-		return true, nil
-	})
+			return true, nil
+		},
+	)
 }
 
 // newPolicy returns the policy of the i-th application.
@@ -70,7 +84,8 @@ func newPolicy(i int, v variant) *v1alpha1.PlacementPolicy {
 type placement struct {
 	pods     int // that have a node
 	inTarget int
-	// misplaced is how many pods would have to be in the other group for each application to have its share in the target group.
+	// misplaced is how many pods would have to be in the other group for each application to have its share in the
+	// target group.
 	misplaced int
 }
 

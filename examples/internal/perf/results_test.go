@@ -38,7 +38,16 @@ func (rs *results) print(out io.Writer) {
 }
 
 func (rs *results) printVariants(out io.Writer) {
-	t := newTable(out, "variant", "pods/s", "of stock", "of do-nothing", "cycle", "in the target group", "in the wrong group")
+	t := newTable(
+		out,
+		"variant",
+		"pods/s",
+		"of stock",
+		"of do-nothing",
+		"cycle",
+		"in the target group",
+		"in the wrong group",
+	)
 	for _, v := range rs.variants {
 		runs := rs.runs[v.Name]
 		misplaced := "-"
@@ -51,7 +60,11 @@ func (rs *results) printVariants(out io.Writer) {
 			rs.ratio(runs, stock),
 			rs.ratio(runs, doNothing),
 			summary(runs, "%.2f ms", func(r *run) float64 { return r.cycles.mean().Seconds() * 1000 }),
-			summary(runs, "%.1f %%", func(r *run) float64 { return 100 * float64(r.placed.inTarget) / float64(r.placed.pods) }),
+			summary(
+				runs,
+				"%.1f %%",
+				func(r *run) float64 { return 100 * float64(r.placed.inTarget) / float64(r.placed.pods) },
+			),
 			misplaced,
 		)
 	}
@@ -67,8 +80,8 @@ func (rs *results) ratio(runs []*run, baseline string) string {
 	return summary(runs, "%.2f", func(r *run) float64 { return r.throughput() / base[r.Repetition-1].throughput() })
 }
 
-// printTimes writes how long the plugin took at each extension point in the average cycle, without the cost of the clock: by the
-// medians of the runs' median calls, and by the sum of all calls.
+// printTimes writes how long the plugin took at each extension point in the average cycle, without the cost of the
+// clock: by the medians of the runs' median calls, and by the sum of all calls.
 func printTimes(out io.Writer, runs []*run, clock float64) {
 	var c cycles
 	for _, r := range runs {
@@ -76,7 +89,15 @@ func printTimes(out io.Writer, runs []*run, clock float64) {
 		c.duration += r.cycles.duration
 	}
 	cycle := float64(c.mean())
-	t := newTable(out, "extension point", "calls a cycle", "median call", "in a cycle", "of the cycle", "all calls added up")
+	t := newTable(
+		out,
+		"extension point",
+		"calls a cycle",
+		"median call",
+		"in a cycle",
+		"of the cycle",
+		"all calls added up",
+	)
 	var allCalls, allMedian, allSum float64
 	for _, point := range []struct {
 		name  string
@@ -99,8 +120,14 @@ func printTimes(out io.Writer, runs []*run, clock float64) {
 		perCycle := count / float64(c.count)
 		sum = max(0, sum-count*clock) / float64(c.count)
 		call := median(medians)
-		t.row(point.name, fmt.Sprintf("%.1f", perCycle), fmt.Sprintf("%.0f ns", call), fmt.Sprintf("%.1f µs", perCycle*call/1000),
-			fmt.Sprintf("%.2f %%", 100*perCycle*call/cycle), fmt.Sprintf("%.2f %%", 100*sum/cycle))
+		t.row(
+			point.name,
+			fmt.Sprintf("%.1f", perCycle),
+			fmt.Sprintf("%.0f ns", call),
+			fmt.Sprintf("%.1f µs", perCycle*call/1000),
+			fmt.Sprintf("%.2f %%", 100*perCycle*call/cycle),
+			fmt.Sprintf("%.2f %%", 100*sum/cycle),
+		)
 		allCalls += perCycle
 		allMedian += perCycle * call
 		allSum += sum
@@ -108,6 +135,10 @@ func printTimes(out io.Writer, runs []*run, clock float64) {
 	t.row("all", fmt.Sprintf("%.1f", allCalls), "", fmt.Sprintf("%.1f µs", allMedian/1000),
 		fmt.Sprintf("%.2f %%", 100*allMedian/cycle), fmt.Sprintf("%.2f %%", 100*allSum/cycle))
 	t.flush()
-	fmt.Fprintf(out, "\nThe average cycle took %s from PreFilter to Score. %.0f ns for the clock are taken off each call.\n",
-		c.mean().Round(time.Microsecond), clock)
+	fmt.Fprintf(
+		out,
+		"\nThe average cycle took %s from PreFilter to Score. %.0f ns for the clock are taken off each call.\n",
+		c.mean().Round(time.Microsecond),
+		clock,
+	)
 }

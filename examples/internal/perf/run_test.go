@@ -85,14 +85,20 @@ func (r *run) prepare(tCtx ktesting.TContext, s *scheduler.Scheduler, _ *perf.Wo
 // awaitNodes returns when the scheduler knows all nodes.
 func (r *run) awaitNodes(ctx context.Context, factory informers.SharedInformerFactory) error {
 	lister := factory.Core().V1().Nodes().Lister()
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(context.Context) (bool, error) {
-		nodes, err := lister.List(labels.Everything())
-		return len(nodes) == r.Nodes, err
-	})
+	return wait.PollUntilContextTimeout(
+		ctx,
+		100*time.Millisecond,
+		readyTimeout,
+		true,
+		func(context.Context) (bool, error) {
+			nodes, err := lister.List(labels.Everything())
+			return len(nodes) == r.Nodes, err
+		},
+	)
 }
 
-// watchPods takes the times at which the scheduler's informer sees the first pod, and the last one bound. scheduler_perf's own
-// SchedulingDuration looks once a second only.
+// watchPods takes the times at which the scheduler's informer sees the first pod, and the last one bound.
+// scheduler_perf's own SchedulingDuration looks once a second only.
 func (r *run) watchPods(factory informers.SharedInformerFactory) error {
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) {

@@ -14,12 +14,13 @@ import (
 	"github.com/placement-policy/scheduler-plugin/placementpolicy"
 )
 
-// The scheduler's own plugin_execution_duration_seconds looks at one cycle in ten, and counts the framework's part too. So this
-// variant puts a clock around each call; it is one of its own, so that the clock is in none of those that are compared.
+// The scheduler's own plugin_execution_duration_seconds looks at one cycle in ten, and counts the framework's part too.
+// So this variant puts a clock around each call; it is one of its own, so that the clock is in none of those that are
+// compared.
 
-// calls is how often an extension point was called, and how long it took in all. Calls at the same time are added up, and a call
-// counts in full though the machine did something else meanwhile. On two cores that is most of the sum of short calls, but not of
-// their median.
+// calls is how often an extension point was called, and how long it took in all. Calls at the same time are added up,
+// and a call counts in full though the machine did something else meanwhile. On two cores that is most of the sum of
+// short calls, but not of their median.
 type calls struct {
 	count, nanoseconds atomic.Int64
 	// histogram has the calls by their length, in steps of ten nanoseconds; the last one has all that are longer.
@@ -54,7 +55,12 @@ func newTimedPlugin(r *run) frameworkruntime.PluginFactory {
 	}
 }
 
-func (pl *timedPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *timedPlugin) PreFilter(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	start := now()
 	result, status := pl.Plugin.PreFilter(ctx, state, pod, nodes)
 	pl.times.preFilter.add(start, now())
@@ -68,14 +74,24 @@ func (pl *timedPlugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1
 	return status
 }
 
-func (pl *timedPlugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+func (pl *timedPlugin) PreScore(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) *fwk.Status {
 	start := now()
 	status := pl.Plugin.PreScore(ctx, state, pod, nodes)
 	pl.times.preScore.add(start, now())
 	return status
 }
 
-func (pl *timedPlugin) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *timedPlugin) Score(
+	ctx context.Context,
+	state fwk.CycleState,
+	pod *v1.Pod,
+	node fwk.NodeInfo,
+) (int64, *fwk.Status) {
 	start := now()
 	score, status := pl.Plugin.Score(ctx, state, pod, node)
 	pl.times.score.add(start, now())

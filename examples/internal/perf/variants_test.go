@@ -13,7 +13,8 @@ type variant struct {
 	Name string
 	// About describes it in the table of results.
 	About string
-	// Plugin makes the plugin that examples/scheduler/config.yaml enables, for one run. Without it the scheduler is the stock one.
+	// Plugin makes the plugin that examples/scheduler/config.yaml enables, for one run. Without it the scheduler is the
+	// stock one.
 	Plugin func(*run) frameworkruntime.PluginFactory
 	// Policies are created before the pods. Without a mode there are none.
 	Policies v1alpha1.EnforcementMode
@@ -33,11 +34,27 @@ var variants = []variant{
 	{Name: stock, About: "stock kube-scheduler"},
 	{Name: doNothing, About: "with a plugin that does nothing", Plugin: newDoNothing},
 	{Name: "no-policy", About: "with the plugin, no policy", Plugin: newPlugin},
-	{Name: "unrelated", About: "policies govern none of the pods", Plugin: newPlugin, Policies: v1alpha1.Strict, Unrelated: true},
+	{
+		Name:      "unrelated",
+		About:     "policies govern none of the pods",
+		Plugin:    newPlugin,
+		Policies:  v1alpha1.Strict,
+		Unrelated: true,
+	},
 	{Name: "strict", About: "policies govern all pods, Strict", Plugin: newPlugin, Policies: v1alpha1.Strict},
-	{Name: "best-effort", About: "policies govern all pods, BestEffort", Plugin: newPlugin, Policies: v1alpha1.BestEffort},
+	{
+		Name:     "best-effort",
+		About:    "policies govern all pods, BestEffort",
+		Plugin:   newPlugin,
+		Policies: v1alpha1.BestEffort,
+	},
 	{Name: "spread", About: "stock kube-scheduler, PodTopologySpread over the groups", Spread: true},
-	{Name: "timed", About: "as strict, with a clock at each call of the plugin", Plugin: newTimedPlugin, Policies: v1alpha1.Strict},
+	{
+		Name:     "timed",
+		About:    "as strict, with a clock at each call of the plugin",
+		Plugin:   newTimedPlugin,
+		Policies: v1alpha1.Strict,
+	},
 }
 
 // governs reports whether policies govern the pods.

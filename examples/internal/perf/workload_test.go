@@ -12,21 +12,34 @@ import (
 )
 
 var (
-	nodes       = flag.Int("perf.nodes", 100, "how many nodes the cluster has")
-	pods        = flag.Int("perf.pods", 500, "how many pods are scheduled")
-	policies    = flag.Int("perf.policies", 1000, "how many policies there are in the variants that have some; the first 100 govern the pods")
+	nodes    = flag.Int("perf.nodes", 100, "how many nodes the cluster has")
+	pods     = flag.Int("perf.pods", 500, "how many pods are scheduled")
+	policies = flag.Int(
+		"perf.policies",
+		1000,
+		"how many policies there are in the variants that have some; the first 100 govern the pods",
+	)
 	repetitions = flag.Int("perf.repetitions", 1, "how often each variant runs")
 	only        = flag.String("perf.variants", "", "the variants to run, separated by commas; all by default")
 
-	targetShare     = flag.Int("perf.target-share", 40, "the share of the nodes that are in the target group, in percent")
-	targetJoinsLast = flag.Bool("perf.target-joins-last", false, "let the nodes of the target group join after all others, instead of evenly mixed with them")
+	targetShare = flag.Int(
+		"perf.target-share",
+		40,
+		"the share of the nodes that are in the target group, in percent",
+	)
+	targetJoinsLast = flag.Bool(
+		"perf.target-joins-last",
+		false,
+		"let the nodes of the target group join after all others, instead of evenly mixed with them",
+	)
 )
 
 const (
 	// namespace has the pods and the policies.
 	namespace = "workload-0"
-	// maxApps is how many applications the pods belong to, evenly, each with a policy of its own. So there are a few dozen pods
-	// to a policy, as there are in most workloads; the other policies are for applications that have no pods.
+	// maxApps is how many applications the pods belong to, evenly, each with a policy of its own. So there are a few
+	// dozen pods to a policy, as there are in most workloads; the other policies are for applications that have no
+	// pods.
 	maxApps = 100
 	// targetSize is how many percent of the pods of an application belong in the target group.
 	targetSize = 40
@@ -80,7 +93,11 @@ func selectVariants() ([]variant, error) {
 	for _, name := range strings.Split(*only, ",") {
 		i := slices.IndexFunc(variants, func(v variant) bool { return v.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("-perf.variants: there is no variant %q; there are %s", name, strings.Join(variantNames(), ", "))
+			return nil, fmt.Errorf(
+				"-perf.variants: there is no variant %q; there are %s",
+				name,
+				strings.Join(variantNames(), ", "),
+			)
 		}
 		selected = append(selected, variants[i])
 	}

@@ -1,5 +1,5 @@
-// Package releases builds a scheduler of each release of Kubernetes that the library is for, as README.md says, in a module of
-// its own, and runs it with the newest control plane: a scheduler may be older than its API server.
+// Package releases builds a scheduler of each release of Kubernetes that the library is for, as README.md says, in a
+// module of its own, and runs it with the newest control plane: a scheduler may be older than its API server.
 package releases
 
 import (
@@ -34,13 +34,17 @@ const (
 
 func TestMain(m *testing.M) {
 	controlplane.Main(func() *cobra.Command {
-		return &cobra.Command{DisableFlagParsing: true, SilenceUsage: true, RunE: func(_ *cobra.Command, args []string) error {
-			scheduler := exec.Command(os.Getenv(schedulerEnv), args...)
-			scheduler.Stdout, scheduler.Stderr = os.Stdout, os.Stderr
-			runtime.LockOSThread() // the signal below comes when the thread ends, not the process
-			scheduler.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			return scheduler.Run()
-		}}
+		return &cobra.Command{
+			DisableFlagParsing: true,
+			SilenceUsage:       true,
+			RunE: func(_ *cobra.Command, args []string) error {
+				scheduler := exec.Command(os.Getenv(schedulerEnv), args...)
+				scheduler.Stdout, scheduler.Stderr = os.Stdout, os.Stderr
+				runtime.LockOSThread() // the signal below comes when the thread ends, not the process
+				scheduler.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+				return scheduler.Run()
+			},
+		}
 	})
 	os.Exit(m.Run())
 }
@@ -57,7 +61,10 @@ func TestSchedulersOfEachRelease(t *testing.T) {
 		t.Run("1."+release, func(t *testing.T) {
 			t.Setenv(schedulerEnv, build(t, release))
 			scheduler, err := cp.StartScheduler(ctx, controlplane.SchedulerOptions{
-				Name: "kube-scheduler-1." + release, Config: config, Kubeconfig: kubeconfig, ExtraArgs: []string{"--leader-elect=false"},
+				Name:       "kube-scheduler-1." + release,
+				Config:     config,
+				Kubeconfig: kubeconfig,
+				ExtraArgs:  []string{"--leader-elect=false"},
 			})
 			require.NoError(t, err)
 			defer scheduler.Kill()
@@ -66,7 +73,12 @@ func TestSchedulersOfEachRelease(t *testing.T) {
 			require.NoError(t, cp.Apply(ctx, []byte(fmt.Sprintf(manifests, app))))
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
 				require.NoError(c, scheduler.Err())
-				pods, err := cp.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+				pods, err := cp.Client().CoreV1().Pods(
+					"default",
+				).List(
+					ctx,
+					metav1.ListOptions{LabelSelector: "app=" + app},
+				)
 				require.NoError(c, err)
 				on := map[string]int{}
 				for _, pod := range pods.Items {
@@ -117,8 +129,8 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	return cp
 }
 
-// build returns the path of the scheduler of a release, the 35.8 of v1.35.8 and v0.35.8, that a module with the go.mod of
-// README.md makes.
+// build returns the path of the scheduler of a release, the 35.8 of v1.35.8 and v0.35.8, that a module with the go.mod
+// of README.md makes.
 func build(t *testing.T, release string) string {
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)

@@ -13,9 +13,9 @@ import (
 // restartDelay is the time after which a worker that has panicked goes on.
 const restartDelay = time.Second
 
-// Run has n workers do something for each item of the queue until ctx is done, and returns when the last of them has ended.
-// Two never work on the same item at once. A panic is handled as in every controller: it is logged and ends the process or,
-// if utilruntime.ReallyCrash is off, the worker goes on with the next item.
+// Run has n workers do something for each item of the queue until ctx is done, and returns when the last of them has
+// ended. Two never work on the same item at once. A panic is handled as in every controller: it is logged and ends the
+// process or, if utilruntime.ReallyCrash is off, the worker goes on with the next item.
 func Run[T comparable](ctx context.Context, n int, queue workqueue.TypedInterface[T], do func(context.Context, T)) {
 	stop := context.AfterFunc(ctx, queue.ShutDown)
 	defer stop()

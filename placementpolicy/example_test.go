@@ -11,8 +11,8 @@ import (
 	"github.com/placement-policy/scheduler-plugin/policystore"
 )
 
-// A scheduler's other plugins may read the store, which all profiles share. The registry of kube-scheduler's plugins is
-// such a map; app.WithPlugin adds to it.
+// A scheduler's other plugins may read the store, which all profiles share. The registry of kube-scheduler's plugins is such a
+// map; app.WithPlugin adds to it.
 func ExampleNewWithStore() {
 	store := policystore.New()
 	registry := map[string]func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error){

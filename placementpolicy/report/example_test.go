@@ -27,13 +27,8 @@ func Example() {
 	defer cancel()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "spot-1", Labels: map[string]string{"pool": "spot"}}}
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default",
-			Name:      "web-1",
-			UID:       "1",
-			Labels:    map[string]string{"app": "web"},
-		},
-		Spec: v1.PodSpec{NodeName: "spot-1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "1", Labels: map[string]string{"app": "web"}},
+		Spec:       v1.PodSpec{NodeName: "spot-1"},
 	}
 	policy := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.SchemeGroupVersion.String(),
@@ -47,15 +42,11 @@ func Example() {
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{v1alpha1.Resource(): "PlacementPolicyList"}, policy)
 	applied := make(chan string)
-	client.PrependReactor(
-		"patch",
-		"placementpolicies",
-		func(action clienttesting.Action) (bool, runtime.Object, error) {
-			patch := action.(clienttesting.PatchAction)
-			applied <- patch.GetName() + "/" + patch.GetSubresource()
-			return true, policy, nil
-		},
-	)
+	client.PrependReactor("patch", "placementpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
+		applied <- patch.GetName() + "/" + patch.GetSubresource()
+		return true, policy, nil
+	})
 
 	store := policystore.New()
 	informers := informers.NewSharedInformerFactory(fake.NewClientset(node, pod), 0)

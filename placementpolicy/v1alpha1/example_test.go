@@ -52,7 +52,6 @@ func ExamplePlacementPolicy_ToPolicy_invalid() {
 	p.Spec.Weight = -1
 	_, err := p.ToPolicy()
 	fmt.Println(err)
-	// Output: invalid placement policy default/web-on-spot: [spec.weight: Invalid value: -1: must be 0 or more,
-	// spec.podSelector: Required value: write {} to select everything, spec.nodeSelector: Required value: write {} to
-	// select everything]
+	// Output:
+	// invalid placement policy default/web-on-spot: [spec.weight: Invalid value: -1: must be 0 or more, spec.podSelector: Required value: write {} to select everything, spec.nodeSelector: Required value: write {} to select everything]
 }
